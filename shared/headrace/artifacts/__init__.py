@@ -1,0 +1,1 @@
+"""Durable files: config snapshots, datasets, checkpoints, weights, traces."""

@@ -1,0 +1,1 @@
+"""The API over httpx, for the CLI and the dashboard."""

@@ -1,0 +1,58 @@
+"""The config of an evaluation job: a model over fixed seeds, against a baseline."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import Field
+
+from headrace.config.base import Section
+from headrace.config.rl import Policy, Rollout
+from headrace.config.sections import Backend, FreeTable, Model
+
+
+class EvaluationJob(Section):
+    """`[evaluation_job]`."""
+
+    task_url: str
+    """Base URL of the task app."""
+    seeds: tuple[int, ...] = Field(min_length=1)
+    samples: int = Field(default=1, ge=1)
+    """Episodes per seed."""
+    temperature: float = Field(default=1.0, ge=0)
+    """0 decodes greedily."""
+    baseline: str | None = None
+    """An evaluation job over the same seeds; the report gives the paired difference with an interval."""
+    split: str | None = None
+    success_at: float = 1.0
+    """An episode with at least this return counts as a success."""
+    seed: int = 0
+    """Seeds each sampled token, so that an episode can be replayed."""
+    max_concurrent: int = Field(default=64, ge=1)
+    deadline_s: float = Field(default=600.0, gt=0)
+    max_attempts: int = Field(default=3, ge=1)
+    failure_reward: float | None = Field(default=None, allow_inf_nan=False)
+
+
+class EvalConfig(Section):
+    """An evaluation job."""
+
+    type: Literal["eval"] = "eval"
+    job_type: Literal["eval"] | None = None
+    model: Model
+    evaluation_job: EvaluationJob
+    backend: Backend = Backend()
+    rollout: Rollout = Rollout()
+    policy: Policy = Policy()
+    tags: dict[str, str | int | float | bool] = {}
+    data: FreeTable = {}
+
+    @property
+    def max_turns(self) -> int:
+        return self.rollout.max_turns or 1
+
+    @property
+    def ops(self) -> tuple[str, ...]:
+        plan = self.rollout.ops or ("agent", "env")
+        n_agent = sum(op in ("agent", "policy", "model") for op in plan) or 1
+        return plan * max(1, -(-self.max_turns // n_agent)) if n_agent < self.max_turns else plan

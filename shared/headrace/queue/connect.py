@@ -1,0 +1,21 @@
+"""One way to connect to Redis: bounded waits, and retries on a dropped connection."""
+
+from __future__ import annotations
+
+import redis
+from redis.backoff import ExponentialWithJitterBackoff
+from redis.exceptions import ConnectionError, TimeoutError
+from redis.retry import Retry
+
+
+def connect(url: str) -> redis.Redis:
+    """A client whose replies are bytes. It reconnects for about 15 s before it gives up."""
+    return redis.Redis.from_url(
+        url,
+        socket_timeout=30,
+        socket_connect_timeout=5,
+        socket_keepalive=True,
+        health_check_interval=30,
+        retry=Retry(ExponentialWithJitterBackoff(base=0.1, cap=3), retries=8),
+        retry_on_error=[ConnectionError, TimeoutError],
+    )

@@ -1,0 +1,80 @@
+"""Every key, queue and task name in Redis. Keys of a job carry the hash tag `{job_id}`."""
+
+from __future__ import annotations
+
+ROLLOUT_TASK = "headrace.rollout"
+"""Celery task that plays one `RolloutOrder`."""
+ACTIVE_STREAMS = "headrace:streams"
+"""Hash: job_id -> org_id of each job whose trajectory stream the recorder has to read."""
+
+
+def rollout_queue(pool: str) -> str:
+    return f"rollouts.{pool}"
+
+
+def job_wakeup(pool: str, job_type: str) -> str:
+    """List on which the API pushes job ids; the claim itself is an UPDATE in SQL."""
+    kind = "evals" if job_type == "eval" else "jobs"
+    return f"headrace:{kind}:{pool}"
+
+
+def trajectories(job_id: str) -> str:
+    return f"headrace:{{{job_id}}}:trajectories"
+
+
+def seen(job_id: str) -> str:
+    """Hash: rollout_id -> session_id of the accepted attempt on the current timeline."""
+    return f"headrace:{{{job_id}}}:seen"
+
+
+def timeline(job_id: str) -> str:
+    """The job's current timeline (fencing token)."""
+    return f"headrace:{{{job_id}}}:timeline"
+
+
+def cancelled(job_id: str) -> str:
+    return f"headrace:{{{job_id}}}:cancelled"
+
+
+def environment_keys(job_id: str) -> str:
+    """Ciphertext of the org's environment keys (`queue.secrets`)."""
+    return f"headrace:{{{job_id}}}:environment_keys"
+
+
+def rollout_lease(job_id: str, rollout_id: str) -> str:
+    return f"headrace:{{{job_id}}}:lease:{rollout_id}"
+
+
+def orders_out(job_id: str) -> str:
+    """Hash: rollout_id -> attempt number ordered and not yet finished on the current timeline."""
+    return f"headrace:{{{job_id}}}:orders"
+
+
+def slot_owner(pool: str, slot: int) -> str:
+    """Lease of whoever decides what the slot's engine serves."""
+    return f"headrace:slot:{{{pool}/{slot}}}:owner"
+
+
+def slot_fence(pool: str, slot: int) -> str:
+    """Counter of slot take-overs; its value is the owner's fence."""
+    return f"headrace:slot:{{{pool}/{slot}}}:fence"
+
+
+def slot_desired(pool: str, slot: int) -> str:
+    """JSON of the slot's `ServeSpec`."""
+    return f"headrace:slot:{{{pool}/{slot}}}:desired"
+
+
+def slot_status(pool: str, slot: int) -> str:
+    """JSON of the slot's `PolicyStatus`, written by its gateway, expiring when the gateway is gone."""
+    return f"headrace:slot:{{{pool}/{slot}}}:status"
+
+
+def session(session_id: str) -> str:
+    """Hash of one session: its `SessionOpen`, state and the number of calls."""
+    return f"headrace:session:{{{session_id}}}"
+
+
+def session_calls(session_id: str) -> str:
+    """List of the session's captured calls."""
+    return f"headrace:session:{{{session_id}}}:calls"
