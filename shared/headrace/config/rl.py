@@ -132,7 +132,7 @@ class Policy(Section):
     constrained: Literal[False] = False
     """Grammar-constrained decoding samples from another distribution than is scored, so RL refuses it."""
     history: Literal["exact", "template"] = "exact"
-    top_p: Literal[1, 1.0] | None = None
+    top_p: Literal[1] | None = None
     top_k: Literal[-1, 0] | None = None
 
 

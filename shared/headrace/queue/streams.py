@@ -104,7 +104,7 @@ class StreamReader:
 
     def n_unacknowledged(self) -> int:
         """Entries behind: delivered and pending, plus not yet delivered."""
-        for info in self._client.xinfo_groups(self._key):  # type: ignore[union-attr]
+        for info in self._client.xinfo_groups(self._key):  # type: ignore[union-attr, misc]
             if info["name"].decode() == self._group:
                 return int(info["pending"]) + int(info["lag"] or 0)
         return 0
