@@ -1,0 +1,1 @@
+"""`headrace`: the command line over the API, and the local stack."""

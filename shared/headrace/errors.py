@@ -4,6 +4,7 @@
     ├── ConfigError         422  a config key is wrong, missing or contradicts another
     ├── BadRequest          400  a request cannot be understood
     ├── Unauthorized        401  no key, or one that is not known
+    ├── Forbidden           403  a key that is known but may not do this
     ├── NotFound            404
     ├── Conflict            409  the state does not allow it (illegal status move, reused idempotency key)
     ├── StaleTimeline       409  an owner that was replaced tried to act
@@ -53,6 +54,11 @@ class BadRequest(HeadraceError):
 class Unauthorized(HeadraceError):
     status = 401
     code = "unauthorized"
+
+
+class Forbidden(HeadraceError):
+    status = 403
+    code = "forbidden"
 
 
 class NotFound(HeadraceError):

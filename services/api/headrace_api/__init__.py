@@ -1,0 +1,1 @@
+"""The HTTP API, and beside it the recorder (`python -m headrace_api.recorder`)."""

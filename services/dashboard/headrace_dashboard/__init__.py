@@ -1,0 +1,1 @@
+"""The dashboard: web pages over the API, live without reload. It knows no database and no queue."""

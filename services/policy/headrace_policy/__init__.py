@@ -1,0 +1,1 @@
+"""The policy: an OpenAI-compatible gateway that captures exact tokens, and the vLLM engine behind it."""

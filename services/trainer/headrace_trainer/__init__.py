@@ -1,0 +1,1 @@
+"""The trainer: claims jobs, plans rollouts, learns from trajectories, publishes weights; and the evaluator."""

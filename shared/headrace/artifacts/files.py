@@ -18,12 +18,12 @@ from headrace.errors import Unavailable
 MANIFEST = "manifest.json"
 
 
-def write_atomically(path: Path, content: bytes) -> None:
-    """Create or replace `path` with `content`, durable when this returns."""
+def write_atomically(path: Path, content: bytes, *, mode: int = 0o666) -> None:
+    """Create or replace `path` with `content`, durable when this returns; `mode` is subject to the umask."""
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}.tmp")
     try:
-        with temporary.open("xb") as file:
+        with os.fdopen(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode), "wb") as file:
             file.write(content)
             file.flush()
             os.fsync(file.fileno())

@@ -251,6 +251,14 @@ class RLConfig(Section):
         return plan * max(1, -(-self.max_turns // n_agent)) if n_agent < self.max_turns else plan
 
     @property
+    def training_seeds(self) -> tuple[int, ...] | None:
+        """Seeds to train on; None leaves it to the task app."""
+        seeds = self.training.rollouts.seeds
+        if isinstance(seeds, SeedRange):
+            return tuple(range(seeds.start, seeds.start + seeds.count))
+        return seeds
+
+    @property
     def temperature(self) -> float:
         if self.policy.temperature is not None:
             return self.policy.temperature

@@ -20,7 +20,11 @@ def alive_key(process: str) -> str:
 
 @contextmanager
 def beating(client: redis.Redis, process: str) -> Iterator[None]:
-    """Show `process` as ready for as long as the block runs."""
+    """Show `process` as ready for as long as the block runs.
+
+    HEADRACE_PROCESS, set by a supervisor, wins: it tells several workers of one machine apart.
+    """
+    process = os.environ.get("HEADRACE_PROCESS") or process
     facts = json.dumps({"pid": os.getpid(), "since": time.time()})
     stop = threading.Event()
 

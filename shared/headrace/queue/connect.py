@@ -8,14 +8,17 @@ from redis.exceptions import ConnectionError, TimeoutError
 from redis.retry import Retry
 
 
-def connect(url: str) -> redis.Redis:
-    """A client whose replies are bytes. It reconnects for about 15 s before it gives up."""
+def connect(url: str, *, retries: int = 8, timeout_s: float = 30) -> redis.Redis:
+    """A client whose replies are bytes. It reconnects for about 15 s before it gives up.
+
+    Who must answer a person soon asks for fewer `retries` and a shorter `timeout_s`.
+    """
     return redis.Redis.from_url(
         url,
-        socket_timeout=30,
+        socket_timeout=timeout_s,
         socket_connect_timeout=5,
         socket_keepalive=True,
         health_check_interval=30,
-        retry=Retry(ExponentialWithJitterBackoff(base=0.1, cap=3), retries=8),
+        retry=Retry(ExponentialWithJitterBackoff(base=0.1, cap=3), retries=retries),
         retry_on_error=[ConnectionError, TimeoutError],
     )

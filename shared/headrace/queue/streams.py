@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import Any
 
 import redis
 import zstandard
@@ -111,12 +112,12 @@ class StreamReader:
 
     def _read(self, after: str, count: int, block_ms: int | None) -> list[tuple[str, Entry | None]]:
         # One fixed consumer name: a successor finds its predecessor's pending entries under it.
-        reply = self._client.xreadgroup(
+        reply: Any = self._client.xreadgroup(
             self._group, "reader", {self._key: after}, count=count, block=block_ms
         )
         if not reply:
             return []
-        [(_, rows)] = reply  # type: ignore[misc]
+        [(_, rows)] = reply
         page = []
         for raw_id, fields in rows:
             # A trimmed entry that is still pending comes back without fields.

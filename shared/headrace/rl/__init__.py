@@ -1,0 +1,1 @@
+"""The maths of RL without torch and without IO: rows, returns, advantages, seeds, staleness, statistics."""

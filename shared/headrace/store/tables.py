@@ -192,7 +192,7 @@ class Checkpoint(SQLModel, table=True):
     """The chain of policy versions from the start to this checkpoint, as `[[timeline, first, last], ...]`."""
     metrics: dict[str, Any] = _json()
     created_at: datetime = _time()
-    __table_args__ = (UniqueConstraint("job_id", "timeline", "version"),)
+    __table_args__ = (UniqueConstraint("job_id", "timeline", "iteration"),)
 
 
 class Rollout(SQLModel, table=True):

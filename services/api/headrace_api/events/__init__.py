@@ -1,0 +1,1 @@
+"""Events of a job, as pages and as a stream."""

@@ -1,0 +1,1 @@
+"""Whether the API is alive, and whether it can serve."""

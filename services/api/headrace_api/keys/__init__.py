@@ -1,0 +1,1 @@
+"""Bearer keys of the API and environment keys of task apps."""

@@ -1,0 +1,1 @@
+"""Metric points of a job."""

@@ -1,0 +1,1 @@
+"""Models that jobs ended with, and the operator's aliases."""

@@ -1,0 +1,1 @@
+"""Checks of a task app before a job is submitted."""

@@ -1,0 +1,1 @@
+"""Rollouts and the traces of their attempts."""

@@ -1,0 +1,163 @@
+"""The worker's side of a task app: one POST plays the episode; its answer is parsed defensively."""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+from typing import Any
+
+import httpx
+
+from headrace.contracts.rollout import RolloutOrder
+from headrace.contracts.trajectory import TaskAppIdentity
+from headrace_rollout_worker.http import Answer, AnswerTooLarge, WatchedClient
+from headrace_rollout_worker.watch import DeadlinePassed, Watch
+
+IDENTITY_TTL_S = 60.0
+IDENTITY_WAIT_S = 5.0
+
+
+class TaskAppFailed(Exception):
+    """The task app gave no usable answer; `str(error)` is the reason, one sentence."""
+
+
+def rollout_request(order: RolloutOrder, session_id: str, inference_url: str) -> dict[str, Any]:
+    """The contract's request in the form that apps of all its versions take (no `policy_id`)."""
+    policy_config: dict[str, Any] = {
+        **order.policy_config,
+        "model": order.model,
+        "inference_url": inference_url,
+        "trace_correlation_id": session_id,
+        "temperature": order.sampling.temperature,
+    }
+    if order.sampling.max_tokens is not None:
+        policy_config["max_tokens"] = order.sampling.max_tokens
+    return {
+        "run_id": session_id,
+        "env": {"env_name": order.env_name, "seed": order.seed, "config": order.env_config},
+        "policy": {"policy_name": order.policy_name, "config": policy_config},
+        "ops": list(order.ops),
+        "record": {
+            "trajectories": True,
+            "logprobs": False,
+            "value": False,
+            "return_trace": order.record_trace,
+            "trace_format": "compact",
+        },
+        "on_done": "terminate",
+        "safety": {"max_ops": len(order.ops), "max_time_s": order.deadline_s},
+        "training_session_id": order.job_id,
+        "mode": order.mode,
+    }
+
+
+def key_headers(keys: list[str]) -> dict[str, str]:
+    """All of the org's environment keys: the first as the primary, every one as an alternative."""
+    if not keys:
+        return {}
+    return {"X-API-Key": keys[0], "X-API-Keys": ",".join(keys), "Authorization": f"Bearer {keys[0]}"}
+
+
+class TaskAppClient:
+    def __init__(self, http: WatchedClient, task_url: str, keys: list[str]) -> None:
+        self._http, self._base, self._keys = http, task_url.rstrip("/"), keys
+
+    def rollout(self, request: dict[str, Any], watch: Watch) -> dict[str, Any]:
+        """Play the episode; raises TaskAppFailed (never a reward), or a Stopped other than the deadline.
+
+        It is sent once: an app that has begun an episode must not be made to play it twice.
+        """
+        try:
+            answer = self._http.send(
+                watch, "POST", f"{self._base}/rollout", headers=key_headers(self._keys), json=request
+            )
+        except DeadlinePassed as late:
+            raise TaskAppFailed(f"the task app did not answer in time: {late}") from late
+        except httpx.InvalidURL as error:
+            raise TaskAppFailed(f"the task app's URL {self._base!r} is no URL: {error}") from error
+        except httpx.HTTPError as error:
+            text = f"{type(error).__name__} {error}".rstrip()
+            raise TaskAppFailed(f"the task app at {self._base} could not be reached: {text}") from error
+        except AnswerTooLarge as error:
+            raise TaskAppFailed(f"the task app's answer: {error}") from error
+        if answer.status != 200:
+            raise TaskAppFailed(self._refusal(answer))
+        parsed = _parse(answer)
+        echoed = parsed.get("run_id")
+        if echoed != request["run_id"]:
+            raise TaskAppFailed(
+                f"the task app answered for run_id {str(echoed)[:80]!r}, asked was {request['run_id']!r}"
+            )
+        return parsed
+
+    def identity(self, seed: int) -> TaskAppIdentity:
+        """Task id and version from `/task_info`; empty where the app does not tell."""
+        try:
+            answer = self._http.send(
+                Watch(IDENTITY_WAIT_S), "GET", f"{self._base}/task_info?seed={seed}",
+                headers=key_headers(self._keys),
+            )  # fmt: skip
+            task = json.loads(answer.body)["task"]
+            return TaskAppIdentity(task_id=_text(task.get("id")), version=_text(task.get("version")))
+        except (httpx.HTTPError, httpx.InvalidURL, DeadlinePassed, AnswerTooLarge):
+            return TaskAppIdentity()
+        except (ValueError, LookupError, TypeError, AttributeError, RecursionError):
+            return TaskAppIdentity()
+
+    def _refusal(self, answer: Answer) -> str:
+        text = answer.body[:2000].decode(errors="replace")
+        if answer.status in (401, 403) or (answer.status == 400 and "unauthorised" in text):
+            return (
+                f"the task app refused the environment key (status {answer.status}); "
+                "store the right one with `headrace keys`"
+            )
+        for key in self._keys:
+            text = text.replace(key, "***")
+        return f"the task app answered {answer.status}: {_detail(text)[:300]}"
+
+
+class Identities:
+    """Identities of task apps, each asked for once a minute and not once per rollout."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._known: dict[str, tuple[float, TaskAppIdentity]] = {}
+
+    def get(self, task_url: str, client: TaskAppClient, seed: int) -> TaskAppIdentity:
+        with self._lock:
+            at, identity = self._known.get(task_url, (0.0, TaskAppIdentity()))
+            if at and time.monotonic() - at < IDENTITY_TTL_S:
+                return identity
+            if at:  # one thread asks again, the others go on with what was known
+                self._known[task_url] = (time.monotonic(), identity)
+        identity = client.identity(seed)
+        with self._lock:
+            self._known[task_url] = (time.monotonic(), identity)
+        return identity
+
+
+def _parse(answer: Answer) -> dict[str, Any]:
+    try:
+        parsed = json.loads(answer.body)
+        json.dumps(parsed, ensure_ascii=False).encode()
+    except UnicodeError as error:
+        raise TaskAppFailed(f"the task app's answer holds text that is not Unicode: {error}") from error
+    except (ValueError, RecursionError) as error:
+        raise TaskAppFailed(f"the task app's answer is not JSON: {error}") from error
+    if not isinstance(parsed, dict):
+        raise TaskAppFailed(f"the task app's answer is a JSON {type(parsed).__name__}, not an object")
+    return parsed
+
+
+def _detail(text: str) -> str:
+    """The message of an error body of the contract, else the text itself."""
+    try:
+        error = json.loads(text)["detail"]["error"]
+        return f"{error['code']}: {error['message']}"
+    except (ValueError, LookupError, TypeError, RecursionError):
+        return text
+
+
+def _text(value: Any) -> str | None:
+    return None if value is None else str(value)[:200]

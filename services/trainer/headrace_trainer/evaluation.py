@@ -1,0 +1,128 @@
+"""Playing fixed seeds to measure a policy: used by evaluation jobs and inside RL jobs. Imports no torch."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from headrace.contracts.trajectory import Trajectory
+from headrace.errors import JobFailed
+from headrace.ids import rollout_id
+from headrace.rl.credit import episode_return
+from headrace.rl.statistics import paired_difference
+from headrace.store.plan import PlannedRollout
+from headrace_trainer.group_book import GroupBook
+from headrace_trainer.intake import Collector, Intake
+from headrace_trainer.orders import OrderTemplate
+
+
+@dataclass(frozen=True)
+class Report:
+    """What an evaluation found; `per_seed` lists the return of each episode, in order of sample."""
+
+    n: int
+    mean_return: float
+    success: float
+    """Share of episodes with at least the job's `success_at`."""
+    per_seed: dict[int, list[float]]
+    mean_turns: float
+    calls: int
+    sampled_tokens: int
+    truncated_share: float
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            **{name: getattr(self, name) for name in self.__dataclass_fields__ if name != "per_seed"},
+            "per_seed": {str(seed): returns for seed, returns in self.per_seed.items()},
+        }
+
+
+def play(
+    intake: Intake,
+    template: OrderTemplate,
+    seeds: Sequence[int],
+    samples: int,
+    *,
+    max_attempts: int,
+    max_concurrent: int,
+    on_progress: Callable[[int, int], None] = lambda n_ended, n_planned: None,
+) -> list[Trajectory]:
+    """Play each seed `samples` times and return every trajectory; raises JobFailed when some cannot be had.
+
+    A seed that keeps failing is never replaced by another: the comparison needs the same seeds.
+    """
+
+    def plan_group(index: int) -> list[PlannedRollout]:
+        if index >= len(seeds):  # a replacement plays the seed of the group it stands for
+            raise AssertionError("evaluation replaces no group")
+        return [
+            PlannedRollout(
+                rollout_id(template.job_id, template.purpose, template.iteration, index, member),
+                index,
+                member,
+                seeds[index],
+            )
+            for member in range(samples)
+        ]
+
+    book = GroupBook(n_wanted=len(seeds), min_members=0, max_attempts=max_attempts)
+    collector = Collector(
+        intake,
+        template,
+        book,
+        plan_group=plan_group,
+        max_concurrent=max_concurrent,
+        on_progress=on_progress,
+    )
+    groups = collector.collect()
+    intake.leftovers += collector.entry_ids
+    missing = book.dead()
+    if missing:
+        raise JobFailed(
+            f"{len(missing)} of {len(seeds) * samples} evaluation episodes could not be played: "
+            f"{missing[0].dead_reason}"
+        )
+    return [m.trajectory for group in groups for m in group.members if m.trajectory is not None]
+
+
+def report(trajectories: Sequence[Trajectory], success_at: float) -> Report:
+    """Summarise episodes; the return of an evaluation is the outcome reward."""
+    per_seed: dict[int, list[float]] = {}
+    for trajectory in trajectories:
+        per_seed.setdefault(trajectory.seed, []).append(episode_return(trajectory.rewards, "outcome"))
+    returns = [value for values in per_seed.values() for value in values]
+    calls = [call for t in trajectories for call in t.calls if call.error is None]
+    return Report(
+        n=len(returns),
+        mean_return=statistics.fmean(returns),
+        success=statistics.fmean(value >= success_at for value in returns),
+        per_seed=per_seed,
+        mean_turns=len(calls) / len(trajectories),
+        calls=len(calls),
+        sampled_tokens=sum(len(call.sampled_ids) for call in calls),
+        truncated_share=statistics.fmean(t.is_truncated for t in trajectories),
+    )
+
+
+def difference_to(
+    baseline_job_id: str, baseline: dict[str, Any], treated: Report, success_at: float
+) -> dict[str, Any]:
+    """Paired difference in success over the seeds that both played, with a 95 % interval clustered by seed."""
+
+    def successes(returns: Sequence[float]) -> list[float]:
+        return [float(value >= success_at) for value in returns]
+
+    before = {int(seed): successes(returns) for seed, returns in baseline["per_seed"].items()}
+    after = {seed: successes(returns) for seed, returns in treated.per_seed.items()}
+    shared = before.keys() & after.keys()
+    found = paired_difference({s: before[s] for s in shared}, {s: after[s] for s in shared})
+    return {
+        "baseline_job": baseline_job_id,
+        "of": "success",
+        "mean": found.mean,
+        "low": found.low,
+        "high": found.high,
+        "n_clusters": found.n_clusters,
+    }

@@ -1,0 +1,1 @@
+"""Losses as pure functions on flat tensors of trained tokens; metrics are returned, never logged."""

@@ -1,0 +1,123 @@
+"""The trainer's side of the policy: what the slot's engine serves, publishes, and the probe. No torch.
+
+A publish that only claims to have happened is the fault this module exists to catch: after each one
+the engine's answer to a fixed prompt is compared with the trainer's own logprobs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import httpx
+
+from headrace.artifacts.model_folder import architecture_hash, max_model_len
+from headrace.contracts.base import token_ids
+from headrace.contracts.policy import (
+    PolicyVersion,
+    ProbeRequest,
+    ProbeResult,
+    PublishRequest,
+    PublishResult,
+    ServeSpec,
+)
+from headrace.errors import ConfigError, JobFailed, StaleTimeline
+from headrace.queue.slots import SlotClaim
+from headrace_trainer.context import Context
+
+ENGINE_START_S = 900.0
+
+
+class PolicyLink:
+    """Control of a slot's engine for one job, under the slot's fence."""
+
+    def __init__(self, context: Context, slot: SlotClaim, job_id: str, serve_id: str) -> None:
+        self._context, self._slot = context, slot
+        self._job_id, self.serve_id = job_id, serve_id
+        self._http = httpx.Client(
+            base_url=context.settings.policy_url,
+            headers={"Authorization": f"Bearer {context.settings.trainer_token}"},
+            timeout=httpx.Timeout(120, connect=5),
+        )
+
+    def desire(self, folder: Path, version: PolicyVersion, model_len: int | None) -> ServeSpec:
+        """Write the desired state: this folder's weights, as `version`."""
+        longest = max_model_len(folder)
+        if model_len is not None and model_len > longest:
+            raise ConfigError(
+                f"[policy] max_model_len = {model_len} is above the model's own limit of {longest}; lower it"
+            )
+        spec = ServeSpec(
+            serve_id=self.serve_id,
+            job_id=self._job_id,
+            model_path=str(folder),
+            architecture_hash=architecture_hash(folder),
+            max_model_len=model_len or longest,
+            dtype=self._context.topology.dtype,
+            engine_args=self._context.topology.engine_args,
+            version=version,
+            fence=self._slot.fence,
+        )
+        self._slot.serve(spec)
+        return spec
+
+    def wait_until_served(self, spec: ServeSpec, tick: Callable[[], None]) -> None:
+        self._slot.wait_until_served(spec, ENGINE_START_S, tick)
+
+    def publish(self, folder: Path, version: PolicyVersion) -> PublishResult:
+        """Swap the weights in place; requests in flight go on under the new ones."""
+        request = PublishRequest(
+            serve_id=self.serve_id, fence=self._slot.fence, version=version, weights_path=str(folder)
+        )
+        return PublishResult.model_validate(self._post("/admin/publish", request.model_dump(mode="json")))
+
+    def probe(self, prompt_ids: Sequence[int], n_tokens: int) -> ProbeResult:
+        request = ProbeRequest(
+            serve_id=self.serve_id,
+            fence=self._slot.fence,
+            prompt_ids=token_ids(prompt_ids),
+            n_tokens=n_tokens,
+        )
+        return ProbeResult.model_validate(self._post("/admin/probe", request.model_dump(mode="json")))
+
+    def close(self) -> None:
+        self._http.close()
+
+    def _post(self, path: str, body: dict[str, object]) -> object:
+        try:
+            reply = self._http.post(path, json=body)
+        except httpx.HTTPError as error:
+            raise JobFailed(
+                f"the policy gateway at {self._context.settings.policy_url} did not answer {path}: {error!r}"
+            ) from error
+        if reply.status_code == 409:
+            raise StaleTimeline(f"the policy gateway refused {path}: {_sentence(reply)}")
+        if reply.status_code >= 400:
+            raise JobFailed(
+                f"the policy gateway answered {path} with {reply.status_code}: {_sentence(reply)}"
+            )
+        return reply.json()
+
+
+def _sentence(reply: httpx.Response) -> str:
+    try:
+        return reply.json()["error"]["message"]
+    except (ValueError, KeyError, TypeError):
+        return reply.text[:300]
+
+
+def check_probe(
+    result: ProbeResult, trainer_logprobs: Sequence[float], version: PolicyVersion, limit: float
+) -> float:
+    """Largest |engine - trainer| over the probe's tokens, cold and cached; above `limit` the publish failed."""
+    pairs = [
+        *zip(result.cold_logprobs, trainer_logprobs, strict=True),
+        *zip(result.cached_logprobs, trainer_logprobs, strict=True),
+    ]
+    worst = max(abs(engine - trainer) for engine, trainer in pairs)
+    if result.version != version or not worst <= limit:
+        raise JobFailed(
+            f"publishing version {version} failed: the engine serves {result.version} and its logprobs of the "
+            f"probe differ from the trainer's by {worst:.3g} (limit {limit:.0e})"
+        )
+    return worst

@@ -1,0 +1,45 @@
+"""Making the trainer's weights the served ones, and proving it each time."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from headrace.contracts.policy import ServeSpec
+from headrace_trainer.policy_link import PolicyLink, check_probe
+from headrace_trainer.probe import N_TOKENS, probe_prompt, score
+from headrace_trainer.rl_run import RLRun
+
+PROBE_LIMITS = {"float32": 1e-4, "bfloat16": 5e-2, "float16": 5e-2}
+"""Largest |engine - trainer| logprob of a probe token, by number format of the engine."""
+
+
+@dataclass
+class ServedPolicy:
+    """The slot's engine as this run's policy."""
+
+    link: PolicyLink
+    spec: ServeSpec
+
+    @classmethod
+    def start(cls, run: RLRun, link: PolicyLink) -> ServedPolicy:
+        """Have the engine serve the run's weights, and wait until the probe proves it."""
+        job = run.job
+        job.event(f"{job.prefix}.policy.starting", f"the policy engine loads {run.base.name}")
+        spec = link.desire(run.folder, run.version, run.config.policy.max_model_len)
+        link.wait_until_served(spec, job.check)
+        policy = cls(link, spec)
+        gap = policy.prove(run)
+        job.event(f"{job.prefix}.policy.ready", f"the policy serves version {run.version}", probe_max_abs=gap)
+        return policy
+
+    def publish(self, run: RLRun, folder: Path) -> float:
+        """Swap the run's weights in and prove it; returns the probe's largest difference."""
+        self.link.publish(folder, run.version)
+        return self.prove(run)
+
+    def prove(self, run: RLRun) -> float:
+        prompt = probe_prompt(run.model.config.vocab_size, max_model_len=self.spec.max_model_len)
+        result = self.link.probe(prompt, N_TOKENS)
+        scored = score(run.model, prompt, result.sampled_ids)
+        return check_probe(result, scored, run.version, PROBE_LIMITS[self.spec.dtype])

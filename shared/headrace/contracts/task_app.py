@@ -1,0 +1,54 @@
+"""What a task app says of itself, read tolerantly: apps of several versions answer `/task_info` differently."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any, Self
+
+from headrace.contracts.base import Contract
+
+
+def auth_headers(keys: Sequence[str]) -> dict[str, str]:
+    """Headers that offer all environment keys, so that rotating them needs no change here."""
+    if not keys:
+        return {}
+    return {"X-API-Key": keys[0], "X-API-Keys": ",".join(keys), "Authorization": f"Bearer {keys[0]}"}
+
+
+class TaskFacts(Contract):
+    """The part of `/task_info` (asked without a seed) that planning needs; None where the app is silent."""
+
+    task_id: str | None = None
+    version: str | None = None
+    seed_range: tuple[int, int] | None = None
+    """First and last training seed, both included."""
+    reward_range: tuple[float, float] | None = None
+
+    @classmethod
+    def parse(cls, answer: Any) -> Self:
+        """Read an answer of any shape; what does not fit is left out."""
+        info = answer if isinstance(answer, dict) else {}
+        taskset = info.get("taskset") if isinstance(info.get("taskset"), dict) else info
+        task = info.get("task") if isinstance(info.get("task"), dict) else {}
+        seeds = _pair(taskset.get("seed_range"))
+        return cls(
+            task_id=_text(taskset.get("id") or task.get("id")),
+            version=_text(taskset.get("version") or task.get("version")),
+            seed_range=(int(seeds[0]), int(seeds[1])) if seeds else None,
+            reward_range=_pair(info.get("reward_range")) or _pair(taskset.get("reward_range")),
+        )
+
+
+def _text(value: Any) -> str | None:
+    return str(value) if value is not None else None
+
+
+def _pair(value: Any) -> tuple[float, float] | None:
+    if not isinstance(value, list | tuple) or len(value) != 2:
+        return None
+    low, high = value
+    for bound in (low, high):
+        if isinstance(bound, bool) or not isinstance(bound, int | float) or not math.isfinite(bound):
+            return None
+    return (low, high) if low <= high else None
