@@ -21,6 +21,8 @@ _HEADLINES = (
     ("val.loss", "val_loss"),
 )
 """Metric -> the word it has in a progress line."""
+_UNITS = {"sft": "step", "eval": "episode"}
+"""What a job's `iteration` counts, by its type."""
 
 
 @dataclass
@@ -77,7 +79,7 @@ def plain_line(progress: Progress, elapsed: str) -> str:
     job = progress.job
     parts = [f"[{elapsed}] {job['status']}"]
     if job.get("iterations"):
-        unit = "step" if job.get("job_type", job.get("type")) == "sft" else "iteration"
+        unit = _UNITS.get(job.get("type", ""), "iteration")
         parts.append(f"{unit} {job.get('iteration') or 0}/{job['iterations']}")
     parts += [f"{word}={value:.4g}" for word, value in progress.latest().items()]
     if why := job.get("paused_reason") or job.get("waiting_reason"):

@@ -80,3 +80,22 @@ def _cell(value: object) -> str:
 
 def _row(cells: Sequence[str], widths: Sequence[int]) -> str:
     return "  ".join(cell.ljust(width) for cell, width in zip(cells, widths, strict=True)).rstrip()
+
+
+def print_report(facts: dict[str, Any], prefix: str = "") -> None:
+    """A job's result as `name value` lines, small tables inside it with dotted names,
+    long ones only by their length."""
+    flat = dict(_flat(facts, prefix))
+    width = max((len(name) for name in flat), default=0)
+    for name, value in flat.items():
+        click.echo(f"  {name.ljust(width)}  {_cell(value)}")
+
+
+def _flat(facts: dict[str, Any], prefix: str):
+    for name, value in facts.items():
+        if isinstance(value, dict) and len(value) <= 12:
+            yield from _flat(value, f"{prefix}{name}.")
+        elif isinstance(value, dict | list) and len(value) > 4:
+            yield f"{prefix}{name}", f"{len(value)} values"
+        else:
+            yield f"{prefix}{name}", value

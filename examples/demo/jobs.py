@@ -76,5 +76,7 @@ def _get(api: ApiClient, job_id: str, attempts: int = 5) -> Job:
 
 def _succeeded(job: Job) -> Job:
     if job["status"] != "succeeded":
-        raise JobFailed(f"{job['type']} job {job['job_id']} {job['status']}: {job['error'] or 'no reason given'}")
+        raise JobFailed(
+            f"{job['type']} job {job['job_id']} {job['status']}: {job['error'] or 'no reason given'}"
+        )
     return job

@@ -63,7 +63,9 @@ def running(home: Path, app: str, *, keep: bool = False) -> Iterator[Stack]:
     with ExitStack() as stop:
         base, task_port = _ports()
         environ = {**os.environ, "HEADRACE_HOME": str(home)}
-        up = _start(("up", "--home", str(home), "--base-port", str(base), "--json"), logs / "up.log", environ, keep)
+        up = _start(
+            ("up", "--home", str(home), "--base-port", str(base), "--json"), logs / "up.log", environ, keep
+        )
         serve = _start(("serve", app, "--port", str(task_port)), logs / "serve.log", environ, keep)
         if not keep:
             stop.callback(_stop, up)
@@ -74,7 +76,9 @@ def running(home: Path, app: str, *, keep: bool = False) -> Iterator[Stack]:
         yield Stack(home, addresses["api"], addresses.get("dashboard", ""), task_url)
 
 
-def _start(arguments: Sequence[str], log: Path, environ: dict[str, str], keep: bool) -> subprocess.Popen[bytes]:
+def _start(
+    arguments: Sequence[str], log: Path, environ: dict[str, str], keep: bool
+) -> subprocess.Popen[bytes]:
     """A `headrace` child in a session of its own, so that Ctrl-C reaches it through us, in order."""
     libc = ctypes.CDLL(None)
 

@@ -63,4 +63,6 @@ def _http_error(request: Request, error: Exception) -> JSONResponse:
 
 def _fault(request: Request, error: Exception) -> JSONResponse:
     logger.error("request.failed", method=request.method, path=request.url.path, exc_info=error)
-    return _answer(500, "internal_error", f"{request.method} {request.url.path} failed; the API's log says why")
+    return _answer(
+        500, "internal_error", f"{request.method} {request.url.path} failed; the API's log says why"
+    )

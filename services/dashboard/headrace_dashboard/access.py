@@ -96,7 +96,9 @@ class Guard:
         host = headers.get("host", "")
         name = urlsplit(f"//{host}").hostname or ""
         if self.settings.is_loopback and not is_loopback(name) and name != self.own_host:
-            return f"The dashboard does not answer to the host name {name!r}: set HEADRACE_DASHBOARD_URL to it."
+            return (
+                f"The dashboard does not answer to the host name {name!r}: set HEADRACE_DASHBOARD_URL to it."
+            )
         if method in ("GET", "HEAD"):
             return None
         origin = headers.get("origin")

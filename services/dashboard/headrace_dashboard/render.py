@@ -55,11 +55,15 @@ def environment() -> Environment:
 def page(request: Request, template: str, status: int = 200, **values: Any) -> HTMLResponse:
     """Render a template with what every page shows: navigation, and whether there is a login to leave."""
     settings = request.app.state.settings
-    text = environment().get_template(template).render(
-        path=request.url.path,
-        flower_url=settings.flower_url,
-        has_login=not settings.is_loopback and COOKIE in request.cookies,
-        **values,
+    text = (
+        environment()
+        .get_template(template)
+        .render(
+            path=request.url.path,
+            flower_url=settings.flower_url,
+            has_login=not settings.is_loopback and COOKIE in request.cookies,
+            **values,
+        )
     )
     return HTMLResponse(text, status_code=status)
 

@@ -79,7 +79,9 @@ class Gateway:
         except (httpx.InvalidURL, AnswerTooLarge) as error:
             raise GatewayFailed(f"the policy gateway at {self._base}: {error}") from error
         if answer.status != 200:
-            raise GatewayFailed(f"the gateway answered {answer.status} to the session's end: {_message(answer)}")
+            raise GatewayFailed(
+                f"the gateway answered {answer.status} to the session's end: {_message(answer)}"
+            )
         try:
             return CapturedSession.model_validate_json(answer.body)
         except ValidationError as error:
@@ -98,7 +100,9 @@ class Gateway:
         if _code(answer) == "stale_timeline":
             raise Cancelled("a newer timeline of the job has taken over")
         if answer.status == 401:
-            raise GatewayFailed("the policy gateway refused the worker's token; HEADRACE_WORKER_TOKEN differs")
+            raise GatewayFailed(
+                "the policy gateway refused the worker's token; HEADRACE_WORKER_TOKEN differs"
+            )
         raise GatewayFailed(f"the gateway answered {answer.status} to a new session: {_message(answer)}")
 
 

@@ -75,10 +75,11 @@ def _outcomes(answer: dict[str, Any]) -> Iterator[tuple[str, float]]:
     if isinstance(returns, list) and returns and returns[0] is not None:
         yield "metrics.episode_returns[0]", _finite("metrics.episode_returns[0]", returns[0])
     if decisions := list(_decisions(answer)):
-        yield "decision_rewards", sum(value for _, _, value in decisions)
+        yield "decision_rewards", _finite("decision_rewards", sum(value for _, _, value in decisions))
     rewards = [step["reward"] for step in steps_of(answer) if step.get("reward") is not None]
     if rewards:
-        yield "steps[].reward", sum(_finite("steps[].reward", reward) for reward in rewards)
+        total = sum(_finite("steps[].reward", reward) for reward in rewards)
+        yield "steps[].reward", _finite("sum of steps[].reward", total)
 
 
 def _events(answer: dict[str, Any], calls: Sequence[Call]) -> list[EventReward]:

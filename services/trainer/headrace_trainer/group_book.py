@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from headrace.contracts.trajectory import Outcome, Trajectory
+from headrace.contracts.trajectory import Trajectory
 from headrace.store.plan import PlannedRollout
 
 
@@ -94,14 +94,6 @@ class GroupBook:
             if other.is_open:
                 other.dead_reason = "its group was replaced"
         return Decision(replace=group)
-
-    def take(self, trajectory: Trajectory, entry_id: str | None) -> Decision:
-        """Take a stream entry that was not accepted (an infrastructure failure of the present attempt)."""
-        if trajectory.outcome is not Outcome.INFRA_FAILED:
-            return Decision()
-        return self.fail(
-            trajectory.rollout_id, trajectory.attempt, trajectory.reason or "unknown", trajectory.boundary
-        )
 
     def open_members(self) -> list[Member]:
         return [member for group in self.groups for member in group.members if member.is_open]

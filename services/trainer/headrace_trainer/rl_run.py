@@ -111,7 +111,7 @@ class RLRun:
 
     def can_use(self, trajectory: Trajectory) -> bool:
         """Whether a trajectory accepted before this timeline may still be trained on, at staleness 0."""
-        versions = {span.version for call in trajectory.calls for span in call.version_spans}
+        versions = [span.version for call in trajectory.calls for span in call.version_spans]
         return (
             trajectory.purpose == TRAIN
             and trajectory.iteration == self.iteration + 1

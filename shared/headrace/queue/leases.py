@@ -40,6 +40,15 @@ class Lease:
         self._thread.start()
         return True
 
+    def holder(self) -> str | None:
+        """Label of the present owner, whoever that is; None when the lease is free."""
+        token = self._client.get(self._key)
+        return token.decode().rsplit("/", 1)[0] if token else None  # type: ignore[union-attr]
+
+    def left_ms(self) -> int:
+        """Milliseconds until the lease expires unless its owner renews it; 0 when it is free."""
+        return max(0, int(self._client.pttl(self._key)))  # type: ignore[arg-type]
+
     def release(self) -> None:
         self._stop.set()
         if self._thread is not None:

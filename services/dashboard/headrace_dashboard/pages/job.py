@@ -30,7 +30,9 @@ async def job(request: Request, job_id: str) -> Response:
     feed = await loaded(_watch(request, job_id))
     kind = feed.job.get("type") or "rl"
     checkpoints, config = await run_in_threadpool(lambda: (api.checkpoints(job_id), api.job_config(job_id)))
-    tiles = [(tile, feed.series.last(tile.name), feed.series.first(tile.name)) for tile in TILES.get(kind, ())]
+    tiles = [
+        (tile, feed.series.last(tile.name), feed.series.first(tile.name)) for tile in TILES.get(kind, ())
+    ]
     events = list(feed.events)
     return page(
         request,

@@ -69,7 +69,9 @@ def rollout(request: Request, rollout_id: str) -> Response:
         ops=(trajectory or {}).get("ops") or [],
         attempts=found["attempts"],
         event_rewards=event_rewards,
-        tools=next((call["tools"] for call in (trajectory or {}).get("calls") or [] if call.get("tools")), None),
+        tools=next(
+            (call["tools"] for call in (trajectory or {}).get("calls") or [] if call.get("tools")), None
+        ),
         versions=list(dict.fromkeys(version for turn in conversation for version in turn.versions)),
     )
 

@@ -19,11 +19,17 @@ _LIMIT = 200
 @router.get("/workers")
 def workers(request: Request) -> Response:
     api = client_of(request)
-    active = [job_view(row) for status in ("running", "queued") for row in api.list_jobs(status=status, limit=_LIMIT)]
+    active = [
+        job_view(row)
+        for status in ("running", "queued")
+        for row in api.list_jobs(status=status, limit=_LIMIT)
+    ]
     trouble = None
     try:
         api.ready()
     except Unavailable as error:
         trouble = error.message
-    pools = {pool: [job for job in active if job.pool == pool] for pool in sorted({job.pool for job in active})}
+    pools = {
+        pool: [job for job in active if job.pool == pool] for pool in sorted({job.pool for job in active})
+    }
     return page(request, "workers.html", pools=pools, trouble=trouble)

@@ -131,7 +131,7 @@ class JobChart {
       cursor: {
         y: false,
         sync: { key: "job", setSeries: false },
-        drag: { x: true, y: false },
+        drag: { x: true, y: false, setScale: false },
         points: { size: 6 },
         bind: { dblclick: () => () => { this.unzoom(); return null; } },
       },

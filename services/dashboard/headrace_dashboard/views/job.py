@@ -131,7 +131,9 @@ def engine_view(events: Iterable[Json]) -> EngineView | None:
     found = None
     for event in events:
         if event["type"] in _ENGINE_EVENTS:
-            found = EngineView(_ENGINE_EVENTS[event["type"]], event.get("message") or "", event.get("created_at"))
+            found = EngineView(
+                _ENGINE_EVENTS[event["type"]], event.get("message") or "", event.get("created_at")
+            )
     return found
 
 
@@ -159,7 +161,11 @@ def report(title: str, result: Json) -> Report | None:
             part = report(label, value)
             parts += [part] if part else []
         elif isinstance(value, list) and value and not all(isinstance(v, int | float | str) for v in value):
-            parts += [p for i, v in enumerate(value[:20]) if isinstance(v, dict) and (p := report(f"{label} {i + 1}", v))]
+            parts += [
+                p
+                for i, v in enumerate(value[:20])
+                if isinstance(v, dict) and (p := report(f"{label} {i + 1}", v))
+            ]
         elif value is not None:
             facts.append(Fact(label, value))
     return Report(title, tuple(facts), tuple(parts)) if facts or parts else None

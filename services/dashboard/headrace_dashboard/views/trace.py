@@ -98,7 +98,9 @@ def _turn(i: int, call: Json, calls: Mapping[int, Json], event_rewards: Sequence
         temperature=call.get("temperature"),
         seed=call.get("seed"),
         error=error.get("message"),
-        untrainable_reason=None if call.get("is_trainable", True) else call.get("untrainable_reason") or "yes",
+        untrainable_reason=None
+        if call.get("is_trainable", True)
+        else call.get("untrainable_reason") or "yes",
         rewards=tuple(
             EventRewardView(row.get("key") or "reward", row["value"], row["turn"])
             for row in event_rewards
