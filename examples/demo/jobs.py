@@ -33,6 +33,14 @@ def submit(stack: Stack, command: str, config: Path, *options: str) -> str:
     return _job_id(done.stdout)
 
 
+def with_baseline(config: Path, baseline: str, folder: Path) -> Path:
+    """A copy of an evaluation config that names the evaluation job to compare with."""
+    section = "[evaluation_job]\n"
+    copy = folder / f"{config.stem}_against_{baseline}.toml"
+    copy.write_text(config.read_text().replace(section, f'{section}baseline = "{baseline}"\n', 1))
+    return copy
+
+
 def _job_id(output: str) -> str:
     """From the last JSON line that names a job."""
     for line in reversed(output.splitlines()):

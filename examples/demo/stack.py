@@ -43,7 +43,12 @@ class Stack:
     @property
     def environ(self) -> dict[str, str]:
         """Environment in which the `headrace` command finds this stack and no other."""
-        return {**os.environ, "HEADRACE_HOME": str(self.home), "HEADRACE_API_URL": self.api_url}
+        own = {
+            "HEADRACE_HOME": str(self.home),
+            "HEADRACE_API_URL": self.api_url,
+            "HEADRACE_API_KEY": self.api_key,
+        }
+        return {**os.environ, **own}
 
 
 def demo_home() -> Path:

@@ -84,20 +84,20 @@ class Stages:
             job_id = self._submit_on_task("eval", "eval_blind", model, seeing)
             return jobs.wait(self.api, [job_id], progress)[0]
 
-    def _submit_on_task(self, command: str, config: str, model: str, baseline: str | None = None) -> str:
-        options = ["--task-url", self.stack.task_url, "--model", model]
-        options += ["--baseline", baseline] if baseline else []
-        return jobs.submit(self.stack, command, self.recipe.config(config), *options)
+    def _submit_on_task(self, command: str, name: str, model: str, baseline: str | None = None) -> str:
+        config = self.recipe.config(name)
+        if baseline is not None:
+            config = jobs.with_baseline(config, baseline, self.stack.home / "demo")
+        return jobs.submit(self.stack, command, config, "--task-url", self.stack.task_url, "--model", model)
 
     def _show(self, baseline: Job, trained: Job) -> None:
         seed, before, after = episodes.most_telling(self.api, baseline, trained)
         view.before_and_after(self.console, seed, self.recipe.draw(before), self.recipe.draw(after))
 
     def _facts(self, trained_job: Job) -> dict[str, str]:
-        newest = self.api.checkpoints(trained_job["job_id"])[0]
         return {
             "model id": trained_job["model_id"],
-            "checkpoint": str(self.stack.home / "artifacts" / newest["path"]),
+            "checkpoint": trained_job["result"]["checkpoint"],
             "dashboard": f"{self.stack.dashboard_url}/jobs/{trained_job['job_id']}",
         }
 
@@ -131,7 +131,8 @@ def name_model(models_toml: Path, alias: str, folder: Path) -> None:
                 f"{models_toml} already maps {alias!r} to another folder; use another HEADRACE_HOME"
             )
         return
-    models_toml.write_text(f'{text}[models."{alias}"]\npath = "{folder}"\n')
+    separator = "\n" if text and not text.endswith("\n") else ""
+    models_toml.write_text(f'{text}{separator}[models."{alias}"]\npath = "{folder}"\n')
 
 
 def calls_of(api: ApiClient, job_id: str) -> int:

@@ -64,10 +64,10 @@ def move(player: Tile, action: str) -> Tile:
 
 def shortest_moves(rows: Map) -> dict[Tile, str]:
     """For each tile from which the goal can be reached without a hole: the first move of a shortest way."""
-    goal = (SIZE - 1, SIZE - 1)
+    goal: Tile = (SIZE - 1, SIZE - 1)
     best: dict[Tile, str] = {}
     distance: dict[Tile, int] = {goal: 0}
-    queue = deque([goal])
+    queue: deque[Tile] = deque([goal])
     while queue:
         tile = queue.popleft()
         for action in ACTIONS:

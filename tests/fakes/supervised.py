@@ -1,6 +1,7 @@
 """A supervisor over small stand-in processes: `python -m tests.fakes.supervised HOME PLAN.json`.
 
-The plan lists processes: {name, code (Python), port? (probe GET /ready), after?, stage?}.
+The plan lists processes: {name, code (Python), port, path? (probe: GET /ready), after?, stage?}; a process
+named `valkey` is the real embedded one.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ import os
 import sys
 from pathlib import Path
 
+from headrace_cli.stack import valkey
 from headrace_cli.stack.announce import JsonAnnouncer
 from headrace_cli.stack.probes import HttpProbe
 from headrace_cli.stack.specs import ProcessSpec
@@ -30,12 +32,14 @@ http.server.ThreadingHTTPServer(("127.0.0.1", PORT), Ready).serve_forever()
 """A child that is ready at once and stops on SIGTERM."""
 
 
-def spec(row: dict) -> ProcessSpec:
+def spec(home: Path, row: dict) -> ProcessSpec:
+    if row["name"] == "valkey":
+        return valkey.spec(home, row["port"], dict(os.environ))
     return ProcessSpec(
         name=row["name"],
         argv=(sys.executable, "-c", f"PORT = {row['port']}\n{row.get('code', SERVER)}"),
         env=dict(os.environ),
-        probe=HttpProbe(f"http://127.0.0.1:{row['port']}/ready"),
+        probe=HttpProbe(f"http://127.0.0.1:{row['port']}{row.get('path', '/ready')}"),
         url=f"http://127.0.0.1:{row['port']}",
         after=tuple(row.get("after", ())),
         stop_stage=row.get("stage", 0),
@@ -51,7 +55,7 @@ def main() -> None:
         stop_grace=tuple(plan.get("stop_grace", (5, 5, 5))),
     )
     with held(home):
-        Supervisor([spec(row) for row in plan["processes"]], home, JsonAnnouncer(), {}, pace).run()
+        Supervisor([spec(home, row) for row in plan["processes"]], home, JsonAnnouncer(), {}, pace).run()
 
 
 if __name__ == "__main__":

@@ -74,8 +74,9 @@ def make_tiny_model(folder: Path, seed: int = 0, *, chat_template: str | None = 
     """
     folder.mkdir(parents=True, exist_ok=True)
     tokenizer = _tokenizer()
-    eos, pad = tokenizer.token_to_id(TURN_END), tokenizer.token_to_id(END_OF_TEXT)
-    config = _config(tokenizer.get_vocab_size(), eos, pad)
+    vocabulary = tokenizer.get_vocab()
+    eos, pad = vocabulary[TURN_END], vocabulary[END_OF_TEXT]
+    config = _config(len(vocabulary), eos, pad)
     (folder / "config.json").write_text(json.dumps(config, indent=1))
     save_file(_weights(config, seed), folder / "model.safetensors", metadata={"format": "pt"})
     tokenizer.save(str(folder / "tokenizer.json"))

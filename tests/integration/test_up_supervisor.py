@@ -15,9 +15,9 @@ from pathlib import Path
 
 import psutil
 import pytest
+from tests.conftest import free_port
 
 from headrace_cli.stack.state import is_held, read_state
-from tests.conftest import free_port
 
 pytestmark = pytest.mark.integration
 REPOSITORY = Path(__file__).parents[2]

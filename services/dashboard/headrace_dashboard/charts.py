@@ -24,6 +24,8 @@ class Chart:
     lines: tuple[Line, ...]
     unit: str = ""
     is_wide: bool = False
+    min_points: int = 1
+    """Steps below which it is not drawn."""
     hint: str = ""
     """What a reader looks for in it, in one sentence."""
 
@@ -199,8 +201,20 @@ _EVAL = (
     Section(
         "Evaluation",
         (
-            Chart("eval_reward", "Mean reward", (Line("eval.reward_mean", "reward"),), is_wide=True),
-            Chart("eval_success", "Success rate", (Line("eval.success", "success", tone="good"),), unit="%"),
+            Chart(
+                "eval_reward",
+                "Mean reward",
+                (Line("eval.reward_mean", "reward"),),
+                is_wide=True,
+                min_points=2,
+            ),
+            Chart(
+                "eval_success",
+                "Success rate",
+                (Line("eval.success", "success", tone="good"),),
+                unit="%",
+                min_points=2,
+            ),
         ),
     ),
 )

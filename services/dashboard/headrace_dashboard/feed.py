@@ -13,7 +13,7 @@ from headrace_dashboard.series import Series
 
 Json = dict[str, Any]
 
-METRICS_PAGE = 5000
+METRICS_PAGE = 20_000
 EVENTS_PAGE = 500
 EVENTS_KEPT = 500
 
@@ -53,11 +53,14 @@ class Feed:
         return len(events) >= EVENTS_PAGE
 
     def _poll_metrics(self) -> bool:
-        """Points from the newest known step on, since a step may get further names later."""
+        """Points from the newest known step on, since a step may get further names later.
+
+        True while there may be more: a page may be short only because it ends between two steps.
+        """
         newest = self.series.last_step
         points = self.api.metrics(self.job_id, after_step=newest - 1, limit=METRICS_PAGE)
         self.revision += self.series.add(points) > 0
-        return len(points) >= METRICS_PAGE and self.series.last_step > newest
+        return self.series.last_step > newest
 
     def events_since(self, seq: int) -> list[Json]:
         return [event for event in list(self.events) if event["seq"] > seq]

@@ -10,6 +10,7 @@ import asyncio
 import json
 import time
 from collections.abc import AsyncIterator
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -36,6 +37,8 @@ class Watch:
 
     feed: Feed
     changed: asyncio.Condition = field(default_factory=asyncio.Condition)
+    wanted: asyncio.Event = field(default_factory=asyncio.Event)
+    """Set by who cannot wait for the next poll."""
     task: asyncio.Task[None] | None = None
     trouble: HeadraceError | None = None
     """Why the last poll got nothing; None while the API answers."""
@@ -76,7 +79,7 @@ class Hub:
         try:
             while not watch.is_over and not self._is_forgotten(watch):
                 await self._poll(watch)
-                await asyncio.sleep(_pause(watch))
+                await _rest(watch)
         finally:
             if self._watches.get(key) is watch:
                 del self._watches[key]
@@ -99,6 +102,14 @@ class Hub:
             watch.changed.notify_all()
 
 
+async def _rest(watch: Watch) -> None:
+    """Wait for the time of the next poll, or until somebody wants one."""
+    with suppress(TimeoutError):
+        async with asyncio.timeout(_pause(watch)):
+            await watch.wanted.wait()
+    watch.wanted.clear()
+
+
 def _pause(watch: Watch) -> float:
     if watch.trouble:
         return POLL_DOWN_S
@@ -108,17 +119,22 @@ def _pause(watch: Watch) -> float:
 
 
 async def loaded(watch: Watch, timeout_s: float = 30.0) -> Feed:
-    """The feed once all of its points are read. Raises the API's error, or Unavailable when it takes too long."""
+    """The feed as of now, once all of its points are read.
+
+    Raises the API's error, or Unavailable when it takes too long.
+    """
+    seen = watch.n_polls
+    watch.wanted.set()
 
     def is_settled() -> bool:
-        return watch.feed.is_complete or watch.trouble is not None
+        return watch.n_polls > seen and (watch.feed.is_complete or watch.trouble is not None)
 
     try:
         async with asyncio.timeout(timeout_s), watch.changed:
             await watch.changed.wait_for(is_settled)
     except TimeoutError as error:
         raise Unavailable(f"the metrics of {watch.feed.job_id} take longer than {timeout_s:g} s") from error
-    if watch.trouble and not watch.feed.is_complete:
+    if watch.trouble:
         raise watch.trouble
     return watch.feed
 

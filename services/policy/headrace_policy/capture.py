@@ -31,7 +31,7 @@ class LiveSession:
     opened: SessionOpen
     answered: dict[int, Answered] = field(default_factory=dict)
     next_index: int = 0
-    asked: dict[bytes, tuple[int, CallTask]] = field(default_factory=dict)
+    asked: dict[bytes, CallTask] = field(default_factory=dict)
     """Digest of a request -> its latest call, to recognise a retry."""
     expires_at: float = 0.0
 
@@ -147,7 +147,7 @@ class Captures:
     async def captured(self, session_id: str) -> CapturedSession:
         """All that a closed session left, in order of arrival."""
         self._live.pop(session_id, None)
-        facts = await self._redis.hgetall(names.session(session_id))  # pyright: ignore[reportGeneralTypeIssues]
+        facts: dict[bytes, bytes] = await self._redis.hgetall(names.session(session_id))  # pyright: ignore[reportGeneralTypeIssues]
         opened = SessionOpen.model_validate_json(facts[_OPENED.encode()])
         calls = []
         for call in sorted(await self._calls(session_id), key=lambda call: call.index):

@@ -122,7 +122,9 @@ def parse_generated(reply: dict[str, Any]) -> Sampled:
     if not ids:
         raise Unavailable("the engine sampled no token")
     if [entry["token_id"] for entry in content] != ids:
-        raise Unavailable(f"the engine gave {len(content)} logprobs for {len(ids)} tokens, or for other tokens")
+        raise Unavailable(
+            f"the engine gave {len(content)} logprobs for {len(ids)} tokens, or for other tokens"
+        )
     values = [entry["logprob"] for entry in content]
     for position, value in enumerate(values):
         if not isinstance(value, int | float) or not math.isfinite(value) or value <= IMPOSSIBLE_LOGPROB:

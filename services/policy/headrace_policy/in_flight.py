@@ -10,8 +10,8 @@ from typing import Any
 class CallTask:
     """One running call. `stop` cancels it with the reason that its capture will carry."""
 
-    def __init__(self, session_id: str) -> None:
-        self.session_id = session_id
+    def __init__(self, session_id: str, index: int) -> None:
+        self.session_id, self.index = session_id, index
         self.stop_reason: str | None = None
         self.task: asyncio.Task[Any] | None = None
 
@@ -19,6 +19,10 @@ class CallTask:
         self.stop_reason = self.stop_reason or reason
         if self.task is not None:
             self.task.cancel()
+
+    @property
+    def is_running(self) -> bool:
+        return self.task is not None and not self.task.done()
 
 
 class InFlight:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import time
+from collections.abc import Callable
 from contextlib import suppress
 
 import aiohttp
@@ -35,6 +36,17 @@ REPORT_S = 1.0
 REPORT_EXPIRES_S = 10
 _LOG = log.get(__name__)
 
+Launch = Callable[[ServeSpec, PolicySettings], engine.EngineProcess]
+"""Starts the engine process for a spec."""
+
+
+def launch_vllm(spec: ServeSpec, settings: PolicySettings) -> engine.EngineProcess:
+    return engine.EngineProcess.start(
+        engine.command(spec, settings.engine_port, settings.engine_device),
+        engine.environment(os.environ, settings.engine_device),
+        settings.engine_log,
+    )
+
 
 class EngineSlot:
     """What one (pool, slot) serves.
@@ -44,9 +56,15 @@ class EngineSlot:
     """
 
     def __init__(
-        self, settings: PolicySettings, redis: Redis, http: aiohttp.ClientSession, in_flight: InFlight
+        self,
+        settings: PolicySettings,
+        redis: Redis,
+        http: aiohttp.ClientSession,
+        in_flight: InFlight,
+        launch: Launch,
     ) -> None:
         self._settings, self._redis, self._in_flight = settings, redis, in_flight
+        self._launch = launch
         self.engine = EngineClient(settings.engine_url, http)
         self.lock = asyncio.Lock()
         self.served: ServeSpec | None = None
@@ -85,6 +103,7 @@ class EngineSlot:
             spec = served.model_copy(update={"version": request.version, "model_path": request.weights_path})
             pause_s = await self._swap(spec)
             await self._write_desired(spec)
+        await self._report()  # the owner that waits for this version must not read an older report
         _LOG.info("policy.published", version=str(request.version), pause_s=round(pause_s, 3))
         return PublishResult(version=request.version, pause_s=pause_s)
 
@@ -105,27 +124,28 @@ class EngineSlot:
             await asyncio.sleep(LOOK_S)
 
     async def keep_reporting(self) -> None:
-        key = names.slot_status(self._settings.pool, self._settings.slot)
         while True:
-            with suppress(RedisError):  # the report expires by itself: that is what it says then
-                await self._redis.set(key, self.status().model_dump_json(), ex=REPORT_EXPIRES_S)
+            await self._report()
             await asyncio.sleep(REPORT_S)
 
     async def reconcile(self) -> None:
         """One look at the desired state and the engine."""
         async with self.lock:
             desired = await self._read_desired()
-            self._notice_death()
+            await self._notice_death()
             if desired is None or desired == self._failed:
                 return
             if self._process is None or self.served is None:
                 await self._restart(desired)
             elif is_same_state(self.served, desired):
+                if desired == self.served:
+                    return
                 self.served = desired
             elif can_swap_in_place(self.served, desired):
                 await self._take_over(desired)
             else:
                 await self._restart(desired)
+            await self._report()
 
     async def close(self) -> None:
         await self._stop_process()
@@ -133,6 +153,11 @@ class EngineSlot:
             await self._redis.delete(names.slot_status(self._settings.pool, self._settings.slot))
 
     # steps
+
+    async def _report(self) -> None:
+        key = names.slot_status(self._settings.pool, self._settings.slot)
+        with suppress(RedisError):  # the report expires by itself: that is what it says then
+            await self._redis.set(key, self.status().model_dump_json(), ex=REPORT_EXPIRES_S)
 
     async def _take_over(self, desired: ServeSpec) -> None:
         assert self.served is not None
@@ -159,11 +184,7 @@ class EngineSlot:
         self._enter(EngineState.STARTING, self._reason)
         try:
             await asyncio.to_thread(engine.wait_for_free_port, self._settings.engine_port)
-            self._process = engine.EngineProcess.start(
-                engine.command(spec, self._settings.engine_port, self._settings.engine_device),
-                engine.environment(os.environ, self._settings.engine_device),
-                self._settings.engine_log,
-            )
+            self._process = self._launch(spec, self._settings)
             if not await self._wait_until_healthy(spec):
                 await self._stop_process()
                 return
@@ -196,13 +217,13 @@ class EngineSlot:
             await asyncio.sleep(LOOK_S)
         return True
 
-    def _notice_death(self) -> None:
+    async def _notice_death(self) -> None:
         if self._process is None or self._process.is_alive:
             return
         reason = f"the engine died ({self._process.process.returncode}) and is started again"
         _LOG.error("policy.engine_died", log=self._process.last_lines())
-        self._process = None
         self._enter(EngineState.STARTING, reason)
+        await self._stop_process()  # what it may have left in its process group
 
     def _enter(self, state: EngineState, reason: str | None) -> None:
         if state is not self._state:

@@ -62,11 +62,11 @@ async def probe(engine: EngineClient, request: ProbeRequest) -> ProbeResult:
     cached = await _greedy(engine, request)
     if cold.token_ids != cached.token_ids:
         raise Unavailable("the probe's continuation from the prefix cache differs from the cold one")
-    versions = {span.version for span in (*cold.spans, *cached.spans)}
-    if len(versions) != 1:
+    version = cold.spans[0].version
+    if any(span.version != version for span in (*cold.spans, *cached.spans)):
         raise Unavailable("the weights changed while the probe ran")
     return ProbeResult(
-        version=versions.pop(),
+        version=version,
         sampled_ids=token_ids(cold.token_ids),
         cold_logprobs=logprobs(cold.logprobs),
         cached_logprobs=logprobs(cached.logprobs),

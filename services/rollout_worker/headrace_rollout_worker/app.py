@@ -11,7 +11,6 @@ import socket
 import threading
 from contextlib import ExitStack
 
-from celery import Celery
 from celery.signals import worker_ready, worker_shutting_down
 
 from headrace import log

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from headrace.contracts.policy import Call
@@ -31,7 +31,7 @@ class Judgement:
     outcome: Outcome
     reason: str | None = None
     boundary: str | None = None
-    rewards: Rewards = Rewards()
+    rewards: Rewards = field(default_factory=Rewards)
 
 
 @dataclass(frozen=True)
@@ -46,7 +46,7 @@ class Attempt:
     failure: str | None = None
     """Why there is no answer."""
     calls: tuple[Call, ...] = ()
-    task_app: TaskAppIdentity = TaskAppIdentity()
+    task_app: TaskAppIdentity = field(default_factory=TaskAppIdentity)
 
 
 def judge(order: RolloutOrder, attempt: Attempt) -> Judgement:
@@ -176,7 +176,7 @@ def build_trajectory(order: RolloutOrder, attempt: Attempt, judgement: Judgement
 def _op(index: int, step: dict[str, Any], keeps_content: bool) -> Op:
     info = step.get("info")
     info = info if isinstance(info, dict) else {}
-    latency_ms, invalid = info.get("latency_ms"), info.get("invalid_action")
+    latency_ms, invalid = _number(info.get("latency_ms")), info.get("invalid_action")
     action = info.get("action")
     if action is None or step.get("tool_calls"):
         action = step.get("tool_calls")
@@ -188,7 +188,7 @@ def _op(index: int, step: dict[str, Any], keeps_content: bool) -> Op:
         is_done=step.get("done") is True,
         is_truncated=step.get("truncated") is True,
         is_invalid_action=invalid if isinstance(invalid, bool) else None,
-        latency_s=None if _number(latency_ms) is None else float(latency_ms) / 1000,
+        latency_s=None if latency_ms is None else latency_ms / 1000,
         # `meta` repeats the whole request at each turn; the captured calls have it once.
         info={key: value for key, value in info.items() if key not in ("meta", "action")}
         if keeps_content

@@ -110,7 +110,7 @@ class TaskAppClient:
         if answer.status in (401, 403) or (answer.status == 400 and "unauthorised" in text):
             return (
                 f"the task app refused the environment key (status {answer.status}); "
-                "store the right one with `headrace keys`"
+                "store the right one with `headrace keys upload-env`"
             )
         for key in self._keys:
             text = text.replace(key, "***")

@@ -10,26 +10,29 @@ from torch.utils.checkpoint import checkpoint
 
 from headrace_trainer.batch import MicroBatch
 
-CHUNK = 2048
-"""Tokens whose logits exist at once: CHUNK x V floats, not B x T x V."""
+LOGITS_AT_ONCE = 2**26
+"""Logits that exist at once (256 MiB in fp32), instead of B x T x V."""
 
 
 def sampled_logprobs(
-    model: Any, microbatch: MicroBatch, *, with_entropy: bool = False, chunk: int = CHUNK
+    model: Any, microbatch: MicroBatch, *, with_entropy: bool = False, chunk: int | None = None
 ) -> tuple[Tensor, Tensor | None]:
     """log p of each trained token at the temperature it was sampled at, fp32, shape (N,).
 
     The second value is the entropy of the distribution each was drawn from, without gradient, or
     None. Positions that are not trained never reach the head. Gradients flow as the caller's grad
-    mode says; the logits of a chunk are computed again in the backward pass instead of kept.
+    mode says; of more than `chunk` tokens (absent: as many as LOGITS_AT_ONCE allows) the logits are
+    computed again in the backward pass instead of kept.
     """
+    head = model.get_output_embeddings()
+    chunk = chunk or max(1, LOGITS_AT_ONCE // head.weight.shape[0])
     hidden_BTH = model.base_model(input_ids=microbatch.token_ids_BT, use_cache=False).last_hidden_state
     hidden_NH = hidden_BTH[microbatch.row_N, microbatch.position_N - 1]
     logprobs, entropies = [], []
     for start in range(0, microbatch.n_trainable, chunk):
         part = slice(start, start + chunk)
         arguments = (
-            model.get_output_embeddings(),
+            head,
             hidden_NH[part],
             microbatch.target_N[part],
             microbatch.temperature_N[part],

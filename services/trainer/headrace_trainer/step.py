@@ -51,9 +51,9 @@ def rl_step(
     dropped, the weights are those of the last whole step).
     Without trainable tokens, or with all advantages zero, no step is taken: momentum and decay
     would move the weights on no evidence.
-    Raises JobFailed when the loss, the gradient or a logprob is not finite, or when the trainer's
-    logprobs of its own version's tokens differ from the engine's by more than
-    `config.max_logprob_mismatch` on average; the weights are untouched then.
+    Raises JobFailed when the loss or the gradient is not finite, or when the trainer's logprobs of
+    its own version's tokens differ from the engine's by more than `config.max_logprob_mismatch` on
+    average; and DataError for a token that the model does not have. The weights do not move then.
     """
     counts = {
         "train.trainable_tokens": float(batch.n_trainable),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import secrets
 import threading
+from contextlib import suppress
 from types import TracebackType
 from typing import Self
 
@@ -50,10 +51,12 @@ class Lease:
         return max(0, int(self._client.pttl(self._key)))  # type: ignore[arg-type]
 
     def release(self) -> None:
+        """Give it up; where Redis does not answer, the lease expires by itself."""
         self._stop.set()
         if self._thread is not None:
             self._thread.join()
-        self._client.eval(source("lease_release"), 1, self._key, self.token)
+        with suppress(redis.RedisError):
+            self._client.eval(source("lease_release"), 1, self._key, self.token)
 
     def __enter__(self) -> Self:
         return self

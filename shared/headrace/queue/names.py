@@ -27,6 +27,11 @@ def seen(job_id: str) -> str:
     return f"headrace:{{{job_id}}}:seen"
 
 
+def recorded(job_id: str) -> str:
+    """Set: session ids of the attempts that are on the stream without having been accepted."""
+    return f"headrace:{{{job_id}}}:recorded"
+
+
 def timeline(job_id: str) -> str:
     """The job's current timeline (fencing token)."""
     return f"headrace:{{{job_id}}}:timeline"
@@ -37,7 +42,7 @@ def cancelled(job_id: str) -> str:
 
 
 def environment_keys(job_id: str) -> str:
-    """Ciphertext of the org's environment keys (`queue.secrets`)."""
+    """List: each of the org's environment keys as ciphertext (`queue.secrets`)."""
     return f"headrace:{{{job_id}}}:environment_keys"
 
 

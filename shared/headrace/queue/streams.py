@@ -25,17 +25,19 @@ GROUPS = (TRAINER_GROUP, RECORDER_GROUP)
 
 
 class Verdict(StrEnum):
-    """What became of a pushed attempt; all but `REPEATED` are on the stream."""
+    """What became of a pushed attempt; all but `REPEATED` and `CLOSED` are new on the stream."""
 
     ACCEPTED = "accepted"
     DUPLICATE = "duplicate"
     """Another attempt of the rollout was accepted before; kept as a record."""
     REPEATED = "repeated"
-    """This very session was accepted before (a push retried after a lost answer); nothing was added."""
+    """This very session is on the stream (a push retried after a lost answer); nothing was added."""
     STALE = "stale"
     """Of an older timeline; kept as a record."""
     RECORD = "record"
     """Failed or cancelled; kept as a record."""
+    CLOSED = "closed"
+    """The job has no stream (any more); nothing was added."""
 
 
 @dataclass(frozen=True)
@@ -58,8 +60,8 @@ def push(client: redis.Redis, artifacts: ArtifactStore, trajectory: Trajectory) 
         ref = TrajectoryRef(path=path, sha256=artifacts.write(path, body), n_bytes=len(body))
         content = ["ref", ref.model_dump_json()]
     verdict = client.eval(
-        source("push_trajectory"), 3,
-        names.timeline(job_id), names.seen(job_id), names.trajectories(job_id),
+        source("push_trajectory"), 4,
+        names.timeline(job_id), names.seen(job_id), names.trajectories(job_id), names.recorded(job_id),
         str(trajectory.timeline), trajectory.rollout_id, trajectory.session_id,
         "1" if trajectory.outcome.has_reward else "0",
         *content,
@@ -165,6 +167,7 @@ def close_stream(client: redis.Redis, job_id: str) -> None:
     client.delete(
         names.trajectories(job_id),
         names.seen(job_id),
+        names.recorded(job_id),
         names.orders_out(job_id),
         names.environment_keys(job_id),
     )

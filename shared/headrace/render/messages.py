@@ -21,7 +21,9 @@ def text_of(content: Any) -> str:
     if isinstance(content, str):
         return content
     if not isinstance(content, list):
-        raise BadRequest(f"message content must be text or a list of text parts, got {type(content).__name__}")
+        raise BadRequest(
+            f"message content must be text or a list of text parts, got {type(content).__name__}"
+        )
     texts = []
     for part in content:
         if isinstance(part, str):

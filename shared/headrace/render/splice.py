@@ -80,7 +80,7 @@ def next_prompt(
     parent = next((call for call in calls if _begins_with(messages, call)), None)
     if parent is None:
         return _fresh(renderer, messages, tools, Split.HISTORY_DIFFERS if calls else None)
-    if (parent.tools or None) != (tools or None):
+    if list(parent.tools or ()) != list(tools or ()):
         return _fresh(renderer, messages, tools, Split.TOOLS_CHANGED)
     if history == "template":
         return _template_history(renderer, parent, messages, tools)

@@ -26,6 +26,8 @@ class ResolvedModel:
     """Folder in HF layout with a config.json."""
     base_name: str
     """The base that its training started from; the middle of `ft:<base>:<job>`."""
+    is_alias: bool = False
+    """The operator's models.toml says what the name stands for."""
 
 
 def resolve_model(session: Session, org_id: str, name: str, settings: Settings) -> ResolvedModel:
@@ -44,7 +46,7 @@ def resolve_model(session: Session, org_id: str, name: str, settings: Settings) 
             raise _missing(
                 name, f"{settings.models_toml} maps it to {alias!r}, where there is no config.json"
             )
-        return ResolvedModel(name, path, name)
+        return ResolvedModel(name, path, name, is_alias=True)
     if (path := _local(settings, org_id, name)) is not None:
         return ResolvedModel(name, path, _base_of_folder(session, org_id, path, settings))
     if (path := _cached(name)) is not None:

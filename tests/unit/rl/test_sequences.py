@@ -6,12 +6,12 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.fakes.trajectories import VERSION, make_call, make_trajectory
 
 from headrace.contracts.base import logprobs, token_ids
 from headrace.contracts.policy import CallError, PolicyVersion, VersionSpan
 from headrace.errors import DataError
 from headrace.rl.sequences import NOT_SAMPLED, Sequence, sequences_of
-from tests.fakes.trajectories import VERSION, make_call, make_trajectory
 
 NEWER = PolicyVersion(timeline=1, n=1)
 

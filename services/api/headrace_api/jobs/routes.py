@@ -16,8 +16,19 @@ from headrace.store.progress import JobFilter
 from headrace_api.deps import BackendsDep, CallerDep
 from headrace_api.jobs import service
 from headrace_api.jobs.views import (
-    CheckpointList, CheckpointView, JobConfig, JobList, JobStatusView, JobView, Ledger, LedgerEntryView,
-    LedgerSummaryView, Phase, Run, RunList, Timeline,
+    CheckpointList,
+    CheckpointView,
+    JobConfig,
+    JobList,
+    JobStatusView,
+    JobView,
+    Ledger,
+    LedgerEntryView,
+    LedgerSummaryView,
+    Phase,
+    Run,
+    RunList,
+    Timeline,
 )  # fmt: skip
 
 router = APIRouter(tags=["jobs"])

@@ -93,8 +93,8 @@ def _planned_iterations(session: Session, org_id: str, submission: Submission) -
     if isinstance(config, EvalConfig):
         _check_baseline(session, org_id, config)
         return len(config.evaluation_job.seeds) * config.evaluation_job.samples
-    n_rows = [_rows_of_file(session, org_id, key, file_id) for key, file_id in submission.data.items()][0]
-    steps = config.hyperparameters.n_epochs * -(-n_rows // config.conversations_per_step)
+    n_rows = {key: _rows_of_file(session, org_id, key, file_id) for key, file_id in submission.data.items()}
+    steps = config.hyperparameters.n_epochs * -(-n_rows["training_file_id"] // config.conversations_per_step)
     return min(steps, config.hyperparameters.max_steps or steps)
 
 
@@ -150,7 +150,7 @@ def _write_first_events(session: Session, job: Job, submission: Submission, mode
     created = "rl.job.created" if job.type == JobType.RL else f"{job.type}.created"
     message = f"{job.type} job for {job.model} was created in pool {job.pool}"
     add_event(session, job.org_id, job.job_id, created, message, model=job.model, pool=job.pool)
-    if model.base_name == model.name and model.path.name != model.name.rsplit("/", 1)[-1]:
+    if model.is_alias:
         add_event(
             session, job.org_id, job.job_id, f"{job.type}.model.mapped",
             f"{model.name} stands for {model.path} on this server", path=str(model.path),
@@ -173,12 +173,12 @@ def cancel(backends: Backends, org_id: str, job_id: str) -> Job:
         job = get_job(session, org_id, job_id)
         if job.status == JobStatus.CANCELLED:
             return job
-        prefix = job.type
         if _cancel_queued(session, job):
-            name = "rl.job.cancelled" if prefix == JobType.RL else f"{prefix}.job.cancelled"
-            add_event(session, org_id, job_id, name, "the job was cancelled before it started")
+            message = "the job was cancelled before it started"
+            add_event(session, org_id, job_id, f"{job.type}.job.cancelled", message)
         elif _request_cancel(session, job):
-            add_event(session, org_id, job_id, f"{prefix}.job.cancel_requested", "cancellation was requested")
+            message = "cancellation was requested"
+            add_event(session, org_id, job_id, f"{job.type}.job.cancel_requested", message)
         session.expire_all()
         job = get_job(session, org_id, job_id)
         if JobStatus(job.status).is_terminal and job.status != JobStatus.CANCELLED:

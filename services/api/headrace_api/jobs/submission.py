@@ -173,7 +173,7 @@ def _section(raw: Json, name: str) -> Json:
     return section
 
 
-_NEUTRAL: Json = {"top_p": 1, "top_k": -1, "min_p": 0, "repetition_penalty": 1}
+_NEUTRAL: dict[str, tuple[float | None, ...]] = {"top_p": (1, None), "top_k": (-1, 0, None)}
 
 
 def _neutralise(raw: Json) -> tuple[str, ...]:
@@ -181,7 +181,7 @@ def _neutralise(raw: Json) -> tuple[str, ...]:
     policy = raw.get("policy")
     if not isinstance(policy, dict):
         return ()
-    found = [key for key, neutral in _NEUTRAL.items() if policy.get(key, neutral) != neutral]
+    found = [key for key, neutral in _NEUTRAL.items() if policy.get(key) not in neutral]
     if policy.get("temperature") == 0:
         found.append("temperature")  # greedy members of a group would all be alike
     for key in found:

@@ -11,7 +11,7 @@ from starlette.responses import RedirectResponse, Response
 from headrace_dashboard.api import client_of
 from headrace_dashboard.render import page
 from headrace_dashboard.sparks import METRIC
-from headrace_dashboard.views.job import TYPE_NAMES, job_view
+from headrace_dashboard.views.job import TYPE_NAMES, job_view, summary
 
 router = APIRouter()
 
@@ -47,6 +47,7 @@ def jobs(
         sparks=request.app.state.sparks.of(api, rows),
         metrics=METRIC,
         filters=filters,
+        summary=summary(rows),
         is_filtered=any(filters.values()),
         type_names=TYPE_NAMES,
         statuses=STATUSES,

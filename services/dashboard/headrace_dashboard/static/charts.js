@@ -5,7 +5,8 @@ const MAX_POINTS = 6000; // beyond this many, the thinned table is asked for aga
 
 function formatNumber(value) {
   if (value === null || value === undefined || !Number.isFinite(value)) return "–";
-  const size = Math.abs(value);
+  if (value < 0) return "−" + formatNumber(-value);
+  const size = value;
   if (value === 0) return "0";
   if (Number.isInteger(value) && size < 1e9) return value.toLocaleString("en-US");
   if (size < 1e-3 || size >= 1e9) return value.toExponential(2).replace(/\.?0+e/, "e").replace("e+", "e");
@@ -79,7 +80,7 @@ class JobChart {
   }
 
   get hasPoints() {
-    return this.table.slice(1).some((column) => column.some((value) => value !== null));
+    return this.table[0].length >= this.spec.min_points && this.table.slice(1).some((column) => column.some((value) => value !== null));
   }
 
   // Stacked lines are drawn as running sums, the highest first, so that each hides what is below it.
@@ -107,7 +108,7 @@ class JobChart {
     this.u = new uPlot(options, this.drawn(), this.plot);
     this.sizer ??= new ResizeObserver(() => {
       const width = this.plot.clientWidth;
-      if (this.u && width && width !== this.u.width) this.u.setSize({ width, height: options.height });
+      if (this.u && width && width !== this.u.width) this.u.setSize({ width, height: this.plot.clientHeight });
     });
     this.sizer.observe(this.plot);
   }
@@ -125,7 +126,7 @@ class JobChart {
     const show = this.isPercent ? (v) => `${Number((v * 100).toFixed(2))}` : formatNumber;
     return {
       width: this.plot.clientWidth || 320,
-      height: 178,
+      height: this.plot.clientHeight || 178,
       padding: [8, 10, 0, 0],
       legend: { show: false },
       cursor: {
@@ -156,10 +157,10 @@ class JobChart {
       return {
         label: line.label,
         stroke: isEdge ? withAlpha(stroke, 0.25) : stroke,
-        width: isEdge ? 1 : 1.75,
+        width: this.isStack ? 0 : isEdge ? 1 : 1.75,
         fill: this.isStack ? mix(stroke, colour("--surface"), 0.72) : undefined,
         spanGaps: true,
-        points: { show: (u) => !isEdge && this.table[0].length < 40, size: 4, fill: stroke },
+        points: { show: () => !isEdge && !this.isStack && this.table[0].length < 12, size: 5, fill: stroke },
       };
     });
     return this.isStack ? series.reverse() : series;
@@ -174,7 +175,7 @@ class JobChart {
 
   range(low, high) {
     if (low === null || high === null) return [0, 1];
-    if (this.isPercent) return [0, Math.min(1, Math.max(high * 1.15, 0.05)) > 0.6 ? 1 : Math.max(high * 1.15, 0.05)];
+    if (this.isPercent) return [0, high > 0.5 ? Math.max(1, high) : high * 1.15 || 0.01];
     if (this.isStack) return [0, high * 1.05 || 1];
     const room = (high - low) * 0.08 || Math.abs(high) * 0.1 || 1;
     return [low >= 0 && low - room < 0 ? 0 : low - room, high + room];

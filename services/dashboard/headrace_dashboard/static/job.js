@@ -75,7 +75,7 @@ function putEvents(events) {
     item.append(time, body);
     eventList.prepend(item);
   }
-  eventList.querySelector(".none")?.remove();
+  if (events.length) eventList.querySelector(".none")?.remove();
   while (eventList.children.length > MAX_EVENTS) eventList.lastElementChild.remove();
 }
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections import Counter
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -81,6 +82,16 @@ def job_view(job: Json) -> JobView:
         is_terminal=is_terminal,
         is_cancellable=not is_terminal and not job.get("cancel_requested"),
     )
+
+
+def summary(jobs: Sequence[Json]) -> str:
+    """How many are in each state that is not over.
+
+    >>> summary([{"status": "running"}, {"status": "queued"}, {"status": "running"}])
+    '2 running, 1 queued'
+    """
+    counts = Counter(job.get("status") for job in jobs)
+    return ", ".join(f"{counts[status]} {status}" for status in ("running", "queued") if counts[status])
 
 
 def _tone(job: Json, status: str) -> tuple[str, str]:

@@ -15,6 +15,7 @@ WIDTH, HEIGHT, MARGIN = 120, 28, 2
 class Sparkline:
     points: str
     """`x,y x,y ...` in a box of WIDTH by HEIGHT."""
+    n_points: int
     last: float
     last_x: float
     last_y: float
@@ -32,4 +33,4 @@ def sparkline(values: Sequence[float]) -> Sparkline | None:
         (round(MARGIN + i * step, 1), round(HEIGHT - MARGIN - (v - low) / span * (HEIGHT - 2 * MARGIN), 1))
         for i, v in enumerate(kept)
     ]
-    return Sparkline(" ".join(f"{x},{y}" for x, y in points), kept[-1], *points[-1])
+    return Sparkline(" ".join(f"{x},{y}" for x, y in points), len(kept), kept[-1], *points[-1])

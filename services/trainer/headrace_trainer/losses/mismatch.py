@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-MAX_LOG_RATIO = 20.0
+from headrace_trainer.losses.grpo import MAX_LOG_RATIO
 
 
 @dataclass(frozen=True)

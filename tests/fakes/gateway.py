@@ -1,0 +1,28 @@
+"""The real gateway process over a fake engine: `python -m tests.fakes.gateway`.
+
+A spec whose engine arguments hold `--broken` gets an engine that ends at once.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sys
+
+from headrace import log
+from headrace.contracts.policy import ServeSpec
+from headrace_policy.__main__ import serve
+from headrace_policy.engine import EngineProcess
+from headrace_policy.settings import PolicySettings
+
+
+def launch_fake(spec: ServeSpec, settings: PolicySettings) -> EngineProcess:
+    line = [sys.executable, "-m", "tests.fakes.engine", str(settings.engine_port)]
+    if "--broken" in spec.engine_args:
+        line = [sys.executable, "-c", "raise SystemExit('no such quantisation')"]
+    return EngineProcess.start(line, dict(os.environ), settings.engine_log)
+
+
+if __name__ == "__main__":
+    log.configure("policy")
+    asyncio.run(serve(PolicySettings(), launch_fake))
