@@ -72,7 +72,7 @@ def up(
     """
     from headrace.settings import Settings
     from headrace_cli.stack import assemble, secrets, state
-    from headrace_cli.stack.announce import JsonAnnouncer, LineAnnouncer
+    from headrace_cli.stack.announce import announcer
     from headrace_cli.stack.ports import Ports, require_free
     from headrace_cli.stack.supervisor import Pace, Supervisor
 
@@ -89,9 +89,9 @@ def up(
             with_flower=not no_flower,
             with_dashboard=not no_dashboard,
         )
-        require_free(plan.wanted_ports)
+        require_free(plan.wanted_ports, patience_s=3.0)
         _require_outside_redis(plan)
-        announce = JsonAnnouncer() if as_json else LineAnnouncer()
+        announce = announcer(as_json)
         pace = Pace(ready_within=ready_timeout)
         Supervisor(assemble.processes(plan), folder, announce, plan.addresses, pace).run()
 

@@ -40,7 +40,7 @@ def _as_interrupt(signum: int, frame: FrameType | None) -> None:
 
 
 def _run(recipe: Recipe, console: Console, keep: bool) -> list[str]:
-    home = stack.demo_home()
+    home = stack.demo_home(recipe.home)
     started = time.monotonic()
     console.print(f"{recipe.name}: files and logs under {home}", highlight=False, soft_wrap=True)
     home.mkdir(parents=True, exist_ok=True)

@@ -19,6 +19,8 @@ class Recipe:
     package: str
     """`examples.walk`: holds the modules `app`, `base_model` and `demonstrations`."""
     folder: Path
+    home: str
+    """Name of the home folder under `.headrace`, unless HEADRACE_HOME is set."""
     alias: str
     """Name of the base model in the configs."""
     task: str

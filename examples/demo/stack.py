@@ -51,16 +51,17 @@ class Stack:
         return {**os.environ, **own}
 
 
-def demo_home() -> Path:
-    """HEADRACE_HOME, else a folder of the repository."""
+def demo_home(name: str) -> Path:
+    """HEADRACE_HOME, else `.headrace/<name>` in the repository."""
     given = os.environ.get("HEADRACE_HOME")
-    return Path(given).expanduser().resolve() if given else ROOT / ".headrace" / "demo"
+    return Path(given).expanduser().resolve() if given else ROOT / ".headrace" / name
 
 
 @contextmanager
 def running(home: Path, app: str, *, keep: bool = False) -> Iterator[Stack]:
-    """Start `headrace up` and `headrace serve`; stop both at the end, whatever happened, unless `keep`.
+    """Start `headrace up` and `headrace serve`; stop both at the end, whatever happened.
 
+    With `keep` they go on running after an end without an error.
     Raises Unavailable with the last words of the child that did not come up.
     """
     logs = home / "demo"
@@ -72,13 +73,14 @@ def running(home: Path, app: str, *, keep: bool = False) -> Iterator[Stack]:
             ("up", "--home", str(home), "--base-port", str(base), "--json"), logs / "up.log", environ, keep
         )
         serve = _start(("serve", app, "--port", str(task_port)), logs / "serve.log", environ, keep)
-        if not keep:
-            stop.callback(_stop, up)
-            stop.callback(_stop, serve)
+        stop.callback(_stop, up)
+        stop.callback(_stop, serve)
         task_url = f"http://127.0.0.1:{task_port}"
         addresses = _await_ready(up, logs / "up.log")
         _await_health(serve, logs / "serve.log", f"{task_url}/health")
         yield Stack(home, addresses["api"], addresses.get("dashboard", ""), task_url)
+        if keep:
+            stop.pop_all()
 
 
 def _start(
@@ -112,7 +114,7 @@ def _await_ready(up: subprocess.Popen[bytes], log: Path) -> dict[str, str]:
     """Addresses from the event that `headrace up --json` prints when everything is ready."""
     deadline = time.monotonic() + READY_WITHIN_S
     while time.monotonic() < deadline:
-        for line in log.read_text().splitlines():
+        for line in log.read_text().split("\n")[:-1]:  # what follows the last line break is half a line
             if line.startswith("{") and (event := json.loads(line)).get("event") == "stack.ready":
                 return event["addresses"]
         _require_alive(up, log)

@@ -55,7 +55,7 @@ class Progress:
             self._step = step
             if "reward.mean" in named:
                 self._rewards.append(named["reward.mean"])
-            if not self._live and job["type"] in LINE_EVERY and step % LINE_EVERY[job["type"]] in (0, 1):
+            if not self._live and _is_told(job["type"], step):
                 self._console.print(f"{job['type']} step {step}: {_told(named)}", highlight=False)
         if self._live:
             self._live.update(self._panel())
@@ -75,6 +75,11 @@ class Progress:
             lines.append(Text(f"step {self._step}: {_told(self._latest)}"))
         lines.append(Text(f"{time.monotonic() - self._started:.0f} s", style="dim"))
         return Panel(Group(*lines), title=self._title, title_align="left")
+
+
+def _is_told(job_type: str, step: int) -> bool:
+    every = LINE_EVERY.get(job_type)
+    return every is not None and (step == 1 or step % every == 0)
 
 
 def _told(named: dict[str, float]) -> str:

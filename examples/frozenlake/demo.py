@@ -34,6 +34,7 @@ RECIPE = Recipe(
     name="frozenlake",
     package="examples.frozenlake",
     folder=Path(__file__).parent,
+    home="demo-frozenlake",
     alias="tiny-frozenlake",
     task="reach G on a frozen lake, one move per turn",
     held_out="400 maps that do not occur in training",

@@ -20,6 +20,7 @@ RECIPE = Recipe(
     name="walk",
     package="examples.walk",
     folder=Path(__file__).parent,
+    home="demo",
     alias="tiny-walk",
     task="walk to a goal in two turns",
     held_out="20 held-out goals",

@@ -125,8 +125,8 @@ def test_a_new_point_an_event_and_a_status_come_over_the_stream(site: httpx.Clie
             points += body["points"]
             events += [event["message"] for event in body["events"]]
         api.jobs[RL_JOB]["status"] = "succeeded"
-        while body["job"]["status"] != "succeeded":
-            _, _, body = next(stream)
+        while next(stream)[2]["job"]["status"] != "succeeded":
+            continue
 
 
 def test_a_reconnecting_browser_gets_only_what_it_missed(site: httpx.Client, api: FakeApi):

@@ -11,6 +11,9 @@ from typing import Any
 
 import httpx
 import pytest
+from tests.fakes.engine import PLAIN, STOP_ID
+from tests.fakes.policy_stack import JOB, TRAINER, WORKER, PolicyStack, until
+from tests.fakes.tiny_model import make_tiny_model
 
 from headrace.contracts.base import token_ids
 from headrace.contracts.policy import (
@@ -22,9 +25,6 @@ from headrace.contracts.policy import (
     ServeSpec,
 )
 from headrace.queue import names
-from tests.fakes.engine import PLAIN, STOP_ID
-from tests.fakes.policy_stack import JOB, TRAINER, WORKER, PolicyStack, until
-from tests.fakes.tiny_model import make_tiny_model
 
 pytestmark = pytest.mark.integration
 HI = [{"role": "user", "content": "hi"}]
@@ -37,7 +37,15 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def running(_valkey_server: str, model: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[PolicyStack]:
+def valkey_server(_valkey_server: str) -> str:
+    """The session's Valkey as it is: this module's gateway keeps its keys across tests."""
+    return _valkey_server
+
+
+@pytest.fixture(scope="module")
+def running(
+    _valkey_server: str, model: Path, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[PolicyStack]:
     stack = PolicyStack(tmp_path_factory.mktemp("home"), _valkey_server, "tests.fakes.gateway")
     stack.start()
     yield stack
@@ -179,7 +187,9 @@ def test_a_cut_off_reply_continues_with_the_templates_end_of_turn(stack: PolicyS
     assert two.new_prompt_ids[0] == STOP_ID
 
 
-@pytest.mark.parametrize("body", ["{", "[]", "{}", '{"messages": []}', '{"messages": [1]}', '{"messages": [{}]}'])
+@pytest.mark.parametrize(
+    "body", ["{", "[]", "{}", '{"messages": []}', '{"messages": [1]}', '{"messages": [{}]}']
+)
 def test_a_request_that_is_no_chat_request_is_a_400(stack: PolicyStack, body: str):
     session = stack.open()
     reply = stack.http.post(f"/rollout/{session}/v1/chat/completions", content=body)
@@ -394,10 +404,8 @@ def test_an_engine_that_cannot_start_is_a_reason_not_a_hang(stack: PolicyStack, 
     assert "no such quantisation" in refused.json()["detail"]
 
 
-def test_a_gateway_that_starts_anew_knows_its_sessions(
-    _valkey_server: str, model: Path, tmp_path: Path
-):
-    stack = PolicyStack(tmp_path, _valkey_server, "tests.fakes.gateway")
+def test_a_gateway_that_starts_anew_knows_its_sessions(valkey_server: str, model: Path, tmp_path: Path):
+    stack = PolicyStack(tmp_path, valkey_server, "tests.fakes.gateway")
     try:
         stack.start()
         assert stack.http.get("/ready").json() == {"status": "ready", "engine": "idle"}

@@ -63,6 +63,7 @@ class Child:
         self.restarts = 0
         self.was_ready = False
         self.started_at = 0.0
+        self.backoff_s = 0.0
         self.restart_at = 0.0
         self.since = time.time()
         self._backoff = backoff
@@ -102,7 +103,8 @@ class Child:
         self._process = None
         how = _how(code)
         self.reason = how
-        self.restart_at = time.monotonic() + self._backoff.delay(ready_for)
+        self.backoff_s = self._backoff.delay(ready_for)
+        self.restart_at = time.monotonic() + self.backoff_s
         self._enter(State.RESTARTING)
         return how
 

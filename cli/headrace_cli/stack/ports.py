@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import socket
+import time
 from dataclasses import dataclass
 
 from headrace.errors import Conflict
@@ -34,8 +35,11 @@ class Ports:
         return cls(**{name: given.get(name) or base + offset for name, offset in OFFSETS.items()})
 
 
-def require_free(wanted: dict[str, int]) -> None:
-    """Raise Conflict with one sentence when any of the named ports is taken (or named twice)."""
+def require_free(wanted: dict[str, int], patience_s: float = 0.0) -> None:
+    """Raise Conflict with one sentence when any of the named ports is taken (or named twice).
+
+    `patience_s` waits for what is just ending, such as the Valkey of a stack that was killed.
+    """
     by_port: dict[int, str] = {}
     for name, port in wanted.items():
         if port in by_port:
@@ -44,8 +48,11 @@ def require_free(wanted: dict[str, int]) -> None:
                 f"give one of them another with --{name}-port"
             )
         by_port[port] = name
-    taken = [(name, port) for name, port in wanted.items() if not is_free(port)]
-    if taken:
+    deadline = time.monotonic() + patience_s
+    while taken := [(name, port) for name, port in wanted.items() if not is_free(port)]:
+        if time.monotonic() < deadline:
+            time.sleep(0.1)
+            continue
         listed = ", ".join(f"port {port} ({name}) is taken{_by_whom(port)}" for name, port in taken)
         options = " or ".join(f"--{name}-port" for name, _ in taken)
         raise Conflict(

@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 import signal
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -97,11 +97,14 @@ class Supervisor:
             self._bury_if_dead(child)
             self._start_if_due(child)
             self._probe_if_due(child, pool)
-        if not self._all_were_ready and all(child.was_ready for child in self._children):
+        late = {c.spec.name: c.reason or str(c.state) for c in self._children if not c.was_ready}
+        if not late and not self._all_were_ready:
             self._all_were_ready = True
             self._announce.stack_ready(self._addresses, time.time() - self._began)
         if self._rows() != before:
             self._save()
+            if late:
+                self._announce.waiting(late)
 
     def _bury_if_dead(self, child: Child) -> None:
         pid = child.pid
@@ -110,8 +113,8 @@ class Supervisor:
             return
         _kill_orphans({c.pid for c in self._children if c.pid})
         child.restarts += 1
-        delay = max(0.0, child.restart_at - time.monotonic())
-        self._announce.died(child.spec.name, pid, how, child.last_words(), delay, str(child.log))
+        said = child.last_words()
+        self._announce.died(child.spec.name, pid, how, said, child.backoff_s, str(child.log))
 
     def _start_if_due(self, child: Child) -> None:
         waiting = child.state is State.WAITING and all(
@@ -194,10 +197,9 @@ class Supervisor:
         )
 
     def _save(self) -> None:
-        write_state(
-            self._home,
-            StackState(str(self._home), os.getpid(), self._began, self._addresses, self._rows()),
-        )
+        state = StackState(str(self._home), os.getpid(), self._began, self._addresses, self._rows())
+        with suppress(OSError):  # a full disk must neither end the stack nor keep it from stopping
+            write_state(self._home, state)
 
 
 def _kill_orphans(children: set[int]) -> None:
@@ -215,9 +217,11 @@ def _kill_orphans(children: set[int]) -> None:
 
 
 @contextmanager
-def _signals(on_signal) -> Iterator[None]:
-    """Count SIGINT and SIGTERM instead of dying of them, for as long as the block runs."""
-    wanted = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+def _signals(on_signal: Callable[[], None]) -> Iterator[None]:
+    """Count stop signals instead of dying of them, for as long as the block runs."""
+    wanted = [signal.SIGINT, signal.SIGTERM]
+    if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:  # `nohup headrace up` outlives its terminal
+        wanted.append(signal.SIGHUP)
     before = {number: signal.signal(number, lambda *_: on_signal()) for number in wanted}
     try:
         yield

@@ -1,11 +1,11 @@
-"""The application: every route under `/`, `/api` and `/api/v1`, one error handler, migrations at start."""
+"""The application: its routes (other names of which are in `paths`), one error handler, migrations at start."""
 
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
-from fastapi import APIRouter, Depends, FastAPI
+from fastapi import Depends, FastAPI
 
 import headrace
 from headrace.artifacts.files import ArtifactStore
@@ -22,14 +22,10 @@ from headrace_api.jobs import routes as jobs
 from headrace_api.keys import routes as key_routes
 from headrace_api.metrics import routes as metrics
 from headrace_api.models import routes as models
+from headrace_api.paths import CanonicalPaths
 from headrace_api.settings import ApiSettings
 from headrace_api.task_apps import routes as task_apps
 from headrace_api.traces import routes as traces
-
-PREFIXES = ("/api/v1", "/api", "")
-"""The first is the documented one; clients of the contract use all three."""
-FAMILIES = ("/jobs", "/rl/jobs", "/learning/jobs", "/sft/jobs", "/eval/jobs")
-"""A job of any type can be read under each of them; the first is the documented one."""
 
 
 def create_app(settings: ApiSettings) -> FastAPI:
@@ -43,27 +39,21 @@ def create_app(settings: ApiSettings) -> FastAPI:
         backends.store.close()
         backends.redis.close()
 
-    app = FastAPI(title="Headrace", version=headrace.__version__, lifespan=lifespan)
+    app = FastAPI(
+        title="Headrace",
+        version=headrace.__version__,
+        servers=[{"url": "/api/v1"}],
+        lifespan=lifespan,
+    )
     errors.install(app)
-    for prefix in PREFIXES:
-        documented = prefix == PREFIXES[0]
-        app.include_router(health.router, prefix=prefix, include_in_schema=documented)
-        app.include_router(
-            _routes(), prefix=prefix, dependencies=[Depends(get_caller)], include_in_schema=documented
-        )
-    return app
-
-
-def _routes() -> APIRouter:
-    """Every route that needs a key."""
-    router = APIRouter()
+    app.add_middleware(CanonicalPaths)
+    app.include_router(health.router)
+    with_key = [Depends(get_caller)]
     for feature in (jobs, files, key_routes, models, task_apps, traces):
-        router.include_router(feature.router)
-    for family in FAMILIES:
-        documented = family == FAMILIES[0]
-        for reads in (jobs.reads, events.router, metrics.router, traces.reads):
-            router.include_router(reads, prefix=family, include_in_schema=documented)
-    return router
+        app.include_router(feature.router, dependencies=with_key)
+    for reads in (jobs.reads, events.router, metrics.router, traces.reads):
+        app.include_router(reads, prefix="/jobs", dependencies=with_key)
+    return app
 
 
 def open_backends(settings: ApiSettings) -> Backends:

@@ -26,9 +26,9 @@ class Series:
         self.last_step = -1
 
     def add(self, points: Iterable[Mapping[str, Any]]) -> int:
-        """Take points as the API gives them; returns how many were new or changed."""
+        """Take points as the API gives them (null is not a number); returns how many were new or changed."""
         with self._lock:
-            return sum(self._put(p["name"], int(p["step"]), float(p["value"])) for p in points)
+            return sum(self._put(p["name"], int(p["step"]), _float(p["value"])) for p in points)
 
     def _put(self, name: str, step: int, value: float) -> bool:
         steps = self._steps.setdefault(name, array("q"))
@@ -103,6 +103,10 @@ class Series:
             has_value = at < len(steps) and steps[at] == x and math.isfinite(values[at])
             column.append(values[at] if has_value else None)
         return column
+
+
+def _float(value: float | None) -> float:
+    return math.nan if value is None else float(value)
 
 
 def extremes(values: Sequence[float], n_buckets: int) -> list[int]:

@@ -10,6 +10,7 @@ from array import array
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from math import ceil
+from typing import Any
 
 from redis.asyncio import Redis
 
@@ -147,7 +148,7 @@ class Captures:
     async def captured(self, session_id: str) -> CapturedSession:
         """All that a closed session left, in order of arrival."""
         self._live.pop(session_id, None)
-        facts: dict[bytes, bytes] = await self._redis.hgetall(names.session(session_id))  # pyright: ignore[reportGeneralTypeIssues]
+        facts: dict[Any, Any] = await self._redis.hgetall(names.session(session_id))  # pyright: ignore[reportGeneralTypeIssues]
         opened = SessionOpen.model_validate_json(facts[_OPENED.encode()])
         calls = []
         for call in sorted(await self._calls(session_id), key=lambda call: call.index):

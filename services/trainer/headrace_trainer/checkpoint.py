@@ -21,8 +21,9 @@ from headrace.errors import JobFailed
 from headrace.rl.staleness import PolicyHistory
 from headrace_trainer.model import save_policy
 
-MOMENTS = "trainer_state.safetensors"
-STATE = "trainer_state.json"
+# A folder of their own: an engine loads every *.safetensors beside the model's.
+MOMENTS = "trainer/moments.safetensors"
+STATE = "trainer/state.json"
 
 
 @dataclass(frozen=True)
@@ -59,6 +60,7 @@ def write_checkpoint(
         shutil.rmtree(left_over)
     staging = final.with_name(f".{final.name}.{secrets.token_hex(4)}.staging")
     save_policy(model, source_folder, staging)
+    (staging / MOMENTS).parent.mkdir()
     save_file(_moments(model, optimizer), staging / MOMENTS)
     record = {
         "schema_version": 1,

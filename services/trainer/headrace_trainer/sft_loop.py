@@ -13,7 +13,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from sqlmodel import Session
+from sqlalchemy import update
+from sqlmodel import Session, col
 
 from headrace.config.sft import SFTConfig
 from headrace.contracts.job import JobStatus
@@ -24,6 +25,7 @@ from headrace.render import Renderer
 from headrace.rl.staleness import PolicyHistory
 from headrace.store import files, jobs, metrics
 from headrace.store.models import ResolvedModel, model_id, resolve_model
+from headrace.store.tables import Job
 from headrace_trainer import saving
 from headrace_trainer.checkpoint import TrainerState, read_checkpoint, restore
 from headrace_trainer.model import load_policy, max_model_len
@@ -179,6 +181,7 @@ def _report(run: SFTRun) -> None:
         for step, values in points.items():
             metrics.write(session, run.job.org_id, run.job.job_id, step, values, "training")
         last = max(points)
+        session.execute(update(Job).where(col(Job.job_id) == run.job.job_id).values(iteration=last))
         run.job.add_event(
             session,
             "sft.progress",

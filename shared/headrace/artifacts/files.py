@@ -59,6 +59,8 @@ def seal_folder(staging: Path, final: Path, facts: dict[str, object]) -> dict[st
             with path.open("rb") as file:
                 os.fsync(file.fileno())
             hashes[str(path.relative_to(staging))] = sha256_of(path)
+        elif path.is_dir():
+            sync_folder(path)
     write_atomically(staging / MANIFEST, json.dumps({**facts, "files": hashes}, indent=1).encode())
     final.parent.mkdir(parents=True, exist_ok=True)
     if final.exists():

@@ -110,7 +110,7 @@ class Job(SQLModel, table=True):
     """Seq of the newest event."""
     cancel_requested: bool = False
     iteration: int = 0
-    """Iterations whose checkpoint is durable (RL), or optimiser steps (SFT), or rollouts done (evaluation)."""
+    """Progress: iterations with a durable checkpoint (RL), optimiser steps (SFT), rollouts ended (evaluation)."""
     iterations: int = 0
     """Planned total in the same unit."""
     result: dict[str, Any] = _json()

@@ -43,8 +43,8 @@ def test_a_zoom_takes_only_the_steps_asked_for():
 
 def test_a_value_that_is_not_finite_is_sent_as_none():
     series = Series()
-    series.add([point("a", 1, math.nan), point("a", 2, 2.0)])
-    assert series.table(["a"], 600) == ([1, 2], [[None, 2.0]])
+    series.add([point("a", 1, math.nan), point("a", 2, 2.0), {"name": "a", "step": 3, "value": None}])
+    assert series.table(["a"], 600) == ([1, 2, 3], [[None, 2.0, None]])
 
 
 def test_a_point_that_comes_again_replaces_its_value_and_one_that_comes_late_finds_its_place():

@@ -83,6 +83,12 @@ def test_tokens_of_a_version_that_arrived_during_the_call_are_marked():
     assert turn.versions == ("1.4", "1.5")
 
 
+def test_a_token_of_no_probability_has_the_darkest_shade():
+    call = {"index": 0, "messages": [], "tokens": [{"id": 1, "text": "a", "logprob": None, "version": "1.4"}]}
+    (turn,) = turns({"calls": [call]}, [])
+    assert (turn.tokens[0].logprob, turn.tokens[0].shade) == (float("-inf"), 4)
+
+
 def test_a_call_with_no_reply_shows_its_error():
     call = {"index": 0, "messages": [], "reply": None, "error": {"message": "the context is full"}}
     (turn,) = turns({"calls": [call]}, [])

@@ -6,10 +6,10 @@ import json
 from pathlib import Path
 
 import pytest
+from tests.fakes.tiny_model import CHATML_TOOLS, make_tiny_model
 
 from headrace.artifacts.model_folder import architecture_hash, max_model_len
 from headrace.errors import ConfigError
-from tests.fakes.tiny_model import CHATML_TOOLS, make_tiny_model
 
 
 def edit(path: Path, **changes: object) -> None:

@@ -59,7 +59,12 @@ def test_what_changes_the_distribution_is_replaced_and_named(mode: str, name: st
     "request_",
     [
         {"temperature": 0.7, "top_p": 1.0, "top_k": -1, "n": 1, "presence_penalty": 0, "logit_bias": {}},
-        {"top_p": None, "tool_choice": "auto", "response_format": {"type": "text"}, "parallel_tool_calls": False},
+        {
+            "top_p": None,
+            "tool_choice": "auto",
+            "response_format": {"type": "text"},
+            "parallel_tool_calls": False,
+        },
         {"thinking_mode": "think", "thinking_budget": 3, "stop_after_tool_calls": 1, "function_call": "x"},
     ],
 )
@@ -77,7 +82,9 @@ def test_neutral_and_unknown_keys_are_not_reported(request_: dict[str, Any]):
         (None, {"max_tokens": 512}, 30, 30),
     ],
 )
-def test_the_tightest_bound_on_the_reply_holds(job: int | None, asked: dict[str, Any], room: int, expected: int):
+def test_the_tightest_bound_on_the_reply_holds(
+    job: int | None, asked: dict[str, Any], room: int, expected: int
+):
     parameters = decide(session(max_tokens=job), 0, asked).engine_parameters(room)
     assert parameters["max_tokens"] == expected
 

@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.fakes.tiny_model import CHATML_TOOLS, make_tiny_model
 
 from headrace.errors import DataError
 from headrace.render import Renderer, assistant_spans
 from headrace.render.splice import Answered, next_prompt
-from tests.fakes.tiny_model import CHATML_TOOLS, make_tiny_model
 
 KEEPS_ONLY_LAST = (
     "{% for m in messages %}{% if m.role == 'user' or loop.last %}"
@@ -56,7 +56,11 @@ def test_each_reply_with_its_stop_token_is_trained_and_nothing_else(renderer: Re
 def test_tool_calls_are_trained_and_tool_replies_are_not(renderer: Renderer):
     messages = [
         {"role": "user", "content": "a"},
-        {"role": "assistant", "content": None, "tool_calls": [{"function": {"name": "go", "arguments": "{}"}}]},
+        {
+            "role": "assistant",
+            "content": None,
+            "tool_calls": [{"function": {"name": "go", "arguments": "{}"}}],
+        },
         {"role": "tool", "content": "wall"},
         {"role": "assistant", "content": "done"},
     ]
@@ -78,11 +82,13 @@ def test_a_template_that_rewrites_history_is_refused_naming_the_message(tmp_path
     single = [{"role": "user", "content": "a"}, {"role": "assistant", "content": "one"}]
     assert said(renderer, single) == ["one<|im_end|>"]
     several = [*single, {"role": "user", "content": "b"}, {"role": "assistant", "content": "two"}]
-    with pytest.raises(DataError, match="message 2: .*not prefix-stable"):
+    with pytest.raises(DataError, match=r"message 2: .*not prefix-stable"):
         assistant_spans(renderer, several)
 
 
-texts = st.text(st.characters(max_codepoint=0x2FF, exclude_characters="<|>", exclude_categories=["Cs"]), max_size=9)
+texts = st.text(
+    st.characters(max_codepoint=0x2FF, exclude_characters="<|>", exclude_categories=["Cs"]), max_size=9
+)
 
 
 @given(pairs=st.lists(st.tuples(texts, texts), min_size=1, max_size=4))

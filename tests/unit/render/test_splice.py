@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.fakes.tiny_model import CHATML, CHATML_TOOLS, make_tiny_model
 
 from headrace.render import Renderer
 from headrace.render.splice import Answered, Prompt, Split, is_clean_seam, next_prompt
-from tests.fakes.tiny_model import CHATML, CHATML_TOOLS, make_tiny_model
 
 STRIPS_REASONING = """\
 {%- set ns = namespace(last=0) %}
@@ -220,9 +220,7 @@ def test_tool_calls_are_equal_by_name_and_parsed_arguments(
 
 def test_a_template_that_rewrites_earlier_turns_starts_a_new_sequence(tmp_path: Path):
     renderer = renderer_of(tmp_path, STRIPS_REASONING)
-    call, _ = ask(
-        renderer, [user("hi")], "<think>hm</think>yes", reply=assistant("yes", reasoning="hm")
-    )
+    call, _ = ask(renderer, [user("hi")], "<think>hm</think>yes", reply=assistant("yes", reasoning="hm"))
     kept = [user("hi"), assistant("yes", reasoning="hm"), user("b")]
     assert next_prompt(renderer, [call], kept, None).split is Split.TEMPLATE_NOT_PREFIX
     # An agent that drops the reasoning sends text that renders alike with and without what follows.
@@ -234,13 +232,16 @@ def test_a_template_that_rewrites_earlier_turns_starts_a_new_sequence(tmp_path: 
 
 def test_template_history_continues_only_where_its_own_tokens_do(tmp_path: Path):
     renderer = renderer_of(tmp_path, STRIPS_REASONING)
-    thinking, _ = ask(
-        renderer, [user("hi")], "<think>hm</think>yes", reply=assistant("yes", reasoning="hm")
-    )
+    thinking, _ = ask(renderer, [user("hi")], "<think>hm</think>yes", reply=assistant("yes", reasoning="hm"))
     plain, _ = ask(renderer, [user("hi")], "yes")
     split, _ = ask(renderer, [user("hi")], "y|e|s")
     apart, _ = ask(renderer, [user("hi")], "u|s|e|r")
-    for call, text, parent in ((thinking, "yes", None), (plain, "yes", 0), (split, "yes", 0), (apart, "user", None)):
+    for call, text, parent in (
+        (thinking, "yes", None),
+        (plain, "yes", 0),
+        (split, "yes", 0),
+        (apart, "user", None),
+    ):
         messages = [user("hi"), assistant(text), user("b")]
         prompt = next_prompt(renderer, [call], messages, None, "template")
         assert prompt.parent == parent

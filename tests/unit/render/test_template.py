@@ -9,10 +9,10 @@ import sys
 from pathlib import Path
 
 import pytest
+from tests.fakes.tiny_model import CHATML, CHATML_TOOLS, make_tiny_model
 
 from headrace.errors import BadRequest, ConfigError
 from headrace.render import Renderer
-from tests.fakes.tiny_model import CHATML, CHATML_TOOLS, make_tiny_model
 
 TOOLS = [
     {
@@ -32,7 +32,11 @@ CALLING = [
         "role": "assistant",
         "content": None,
         "tool_calls": [
-            {"id": "1", "type": "function", "function": {"name": "go", "arguments": '{"to": "north", "n": 2}'}}
+            {
+                "id": "1",
+                "type": "function",
+                "function": {"name": "go", "arguments": '{"to": "north", "n": 2}'},
+            }
         ],
     },
     {"role": "tool", "tool_call_id": "1", "content": [{"type": "text", "text": "a wall"}]},
@@ -96,7 +100,10 @@ def test_both_stop_tokens_of_the_folder_are_known(chatml: Renderer):
     [
         ("{{ bos_token if bos_token is defined }}{{ eos_token }}", "<|im_end|>"),
         ("{% if x is defined %}x{% endif %}{{ messages | tojson(indent=1) }}", None),
-        ("{% for m in messages %}{% if loop.index > 1 %}{% break %}{% endif %}{{ m.role }}{% endfor %}", "user"),
+        (
+            "{% for m in messages %}{% if loop.index > 1 %}{% break %}{% endif %}{{ m.role }}{% endfor %}",
+            "user",
+        ),
         ("a{% generation %}{{ messages[0].content }}{% endgeneration %}b", "ahib"),
         ("{% set x = 1 %}\n  {% if true %}\nline\n  {% endif %}\n", "line\n"),
         ("{{ strftime_now('%Y') | length }}", "4"),

@@ -22,20 +22,20 @@ def logs(*values: float) -> torch.Tensor:
 
 
 def test_clipped_loss_equals_the_value_worked_out_by_hand() -> None:
-    # ratios 1.5, 1.5, 0.5, 0.5, 1.1; bounds 0.8 and 1.28
+    # ratios 1.5, 1.5, 0.5, 0.5, 1.1, 0.5; bounds 0.8 and 1.28
     # A=+1: min(1.5, 1.28) = 1.28; A=-1: min(-1.5, -1.28) = -1.5
-    # A=+1: min(0.5, 0.8) = 0.5;   A=-1: min(-0.5, -0.8) = -0.8;  A=2: 2.2
+    # A=+1: min(0.5, 0.8) = 0.5;   A=-1: min(-0.5, -0.8) = -0.8;  A=2: 2.2;  A=-3: min(-1.5, -2.4) = -2.4
     loss, sums = clipped_policy_loss(
-        logs(0.3, 0.3, 0.1, 0.1, 0.22),
-        logs(0.2, 0.2, 0.2, 0.2, 0.2),
-        tensor(1, -1, 1, -1, 2),
-        tensor(0.2, 0.2, 0.2, 0.2, 0.2),
+        logs(0.3, 0.3, 0.1, 0.1, 0.22, 0.1),
+        logs(0.2, 0.2, 0.2, 0.2, 0.2, 0.2),
+        tensor(1, -1, 1, -1, 2, -3),
+        torch.full((6,), 1 / 6, dtype=torch.float64),
         clip_low=0.2,
         clip_high=0.28,
     )
-    assert loss.item() == pytest.approx(-(1.28 - 1.5 + 0.5 - 0.8 + 2.2) / 5)
-    assert (sums.n_tokens, sums.n_clipped_low, sums.n_clipped_high) == (5, 1, 1)
-    assert sums.ratio_sum == pytest.approx(5.1)
+    assert loss.item() == pytest.approx(-(1.28 - 1.5 + 0.5 - 0.8 + 2.2 - 2.4) / 6)
+    assert (sums.n_tokens, sums.n_clipped_low, sums.n_clipped_high) == (6, 2, 1)
+    assert sums.ratio_sum == pytest.approx(5.6)
     assert sums.ratio_max == pytest.approx(1.5)
 
 

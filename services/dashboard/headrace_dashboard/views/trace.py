@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -126,13 +127,18 @@ def _tokens(rows: Sequence[Json]) -> tuple[Token, ...]:
         Token(
             token_id=row["id"],
             text=row.get("text") or "",
-            logprob=row["logprob"],
+            logprob=_logprob(row),
             version=str(row.get("version")),
-            shade=shade(row["logprob"]),
+            shade=shade(_logprob(row)),
             is_newer=str(row.get("version")) != first,
         )
         for row in rows
     )
+
+
+def _logprob(row: Json) -> float:
+    """JSON has no minus infinity: it comes as null."""
+    return -math.inf if row["logprob"] is None else row["logprob"]
 
 
 def message(raw: Json) -> Message:
