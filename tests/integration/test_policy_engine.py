@@ -233,37 +233,46 @@ def test_the_probe_proves_a_publish_and_goes_red_when_the_reload_is_skipped(
     assert probe_gap(skipped, forward, 0) > 10 * TOLERANCE
 
 
+def n_generated(stack: PolicyStack) -> float:
+    """Tokens that the engine has sampled since its start."""
+    lines = httpx.get(f"{stack.engine_url}/metrics").text.splitlines()
+    return sum(float(line.split()[-1]) for line in lines if line.startswith("vllm:generation_tokens_total"))
+
+
 def test_a_swap_with_32_calls_in_flight_answers_all_with_exact_spans(
     stack: PolicyStack, models: list[Path], forward: Any
 ):
     sessions = [stack.open(sampling=Sampling(seed=index if index % 2 else None)) for index in range(32)]
-    # No stop token is likely in time: the first weights alone would need seconds for these replies.
     body = {"messages": HI, "max_tokens": 400}
 
     def ask(session: str) -> int:
-        url = f"{stack.url}/rollout/{session}/v1/chat/completions"
-        return httpx.post(url, json=body, timeout=300).status_code
+        return stack.http.post(f"/rollout/{session}/v1/chat/completions", json=body).status_code
 
+    # Held back until all 32 are in, so that none has ended before the last one starts.
+    httpx.post(f"{stack.engine_url}/pause?mode=keep")
+    before = n_generated(stack)
     with ThreadPoolExecutor(32) as pool:
         asked = [pool.submit(ask, session) for session in sessions]
-        until(lambda: stack.status().n_in_flight == 32, 30, "not all calls are in flight")
+        until(lambda: stack.status().n_in_flight == 32, 60, "not all calls are in flight")
+        httpx.post(f"{stack.engine_url}/resume")
+        until(lambda: n_generated(stack) > before + 64, 60, "the engine generates nothing")
         reply = publish(stack, 1, models[1])
-        n_in_flight = stack.status().n_in_flight
         assert {future.result() for future in asked} == {200}
     assert reply.status_code == 200
-    assert n_in_flight > 0
     calls = [stack.end(session).calls[0] for session in sessions]
     crossing = [call for call in calls if len(call.version_spans) == 2]
-    assert len(crossing) > 0
+    assert len(crossing) >= 16
     for call in crossing[:4]:
         first, second = call.version_spans
         assert (str(first.version), str(second.version)) == ("1.0", "1.1")
-        # Up to the swap the tokens are those of the first weights, exactly.
+        # Up to the swap the tokens are those of the first weights, exactly; behind it they are not.
         prompt = list(call.new_prompt_ids)
         scored = forward(0, [*prompt, *call.sampled_ids])
         for position in range(first.end):
             exact = float(scored[len(prompt) + position - 1, call.sampled_ids[position]])
             assert abs(exact - call.sampled_logprobs[position]) < TOLERANCE
+        changed = scored[len(prompt) + first.end - 1, call.sampled_ids[first.end]]
+        assert abs(float(changed) - call.sampled_logprobs[first.end]) > TOLERANCE
 
 
 def test_a_tool_call_is_parsed_by_the_engines_parser(stack: PolicyStack, models: list[Path]):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import threading
 from collections.abc import Iterator
@@ -293,9 +294,11 @@ def test_a_publish_pauses_reloads_labels_and_resumes_and_becomes_the_desired_sta
     reply = stack.admin("publish", publish_request(stack, 1, model))
     assert reply.status_code == 200
     assert reply.json()["version"] == {"timeline": 1, "n": 1}
-    assert control(stack)[before:] == ["pause", f"reload {model}", "version 1.1", "resume"]
-    desired = stack.redis.get(names.slot_desired(stack.pool, 0))
-    assert ServeSpec.model_validate_json(desired).version == PolicyVersion(timeline=1, n=1)  # type: ignore[arg-type]
+    pause, reload, version, resume = control(stack)[before:]
+    assert (pause, version, resume) == ("pause", "version 1.1", "resume")
+    assert reload.startswith(f"reload {stack.home}/reload/")  # links to the model, and its tied head
+    desired = ServeSpec.model_validate_json(stack.redis.get(names.slot_desired(stack.pool, 0)))  # type: ignore[arg-type]
+    assert (desired.version, desired.model_path) == (PolicyVersion(timeline=1, n=1), str(model))
     session = stack.open()
     stack.chat(session, HI)
     assert str(stack.end(session).calls[0].version_spans[0].version) == "1.1"
@@ -337,6 +340,20 @@ def test_a_probe_asks_twice_greedily(stack: PolicyStack):
     assert n_requests(stack) == before + 2
     assert result["version"] == {"timeline": 1, "n": 0}
     assert last_request(stack)["sampling_params"]["temperature"] == 0
+
+
+def test_weights_that_cannot_be_read_are_refused_before_the_engine_is_touched(
+    stack: PolicyStack, model: Path, tmp_path: Path
+):
+    broken = shutil.copytree(model, tmp_path / "broken")
+    (broken / "model.safetensors").write_bytes(b"short")
+    before = len(control(stack))
+    reply = stack.admin("publish", publish_request(stack, 1, broken))
+    assert reply.status_code == 400
+    assert "cannot be read" in reply.json()["detail"]
+    assert len(control(stack)) == before
+    stack.claim.serve(stack.spec(broken, serve_id="serve_broken"))
+    assert "cannot be read" in str(stack.wait_for(EngineState.FAILED).reason)
 
 
 def test_a_failed_reload_restarts_the_engine_with_the_current_version(stack: PolicyStack, model: Path):

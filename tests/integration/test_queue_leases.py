@@ -181,3 +181,11 @@ def test_an_order_is_one_json_message_on_the_pools_queue(client, valkey_url):
     assert message["headers"]["task"] == names.ROLLOUT_TASK
     [[payload], _, _] = json.loads(base64.b64decode(message["body"]))
     assert RolloutOrder.model_validate(payload) == order
+
+
+def test_as_many_threads_as_a_worker_has_can_talk_at_once(client):
+    pool = client.connection_pool
+    taken = [pool.get_connection() for _ in range(150)]
+    for connection in taken:
+        pool.release(connection)
+    pool.disconnect()

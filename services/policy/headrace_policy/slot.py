@@ -22,7 +22,7 @@ from headrace.contracts.policy import (
     PublishResult,
     ServeSpec,
 )
-from headrace.errors import HeadraceError, StaleTimeline, Unavailable
+from headrace.errors import BadRequest, HeadraceError, StaleTimeline, Unavailable
 from headrace.queue import names
 from headrace.queue.scripts import source
 from headrace_policy import engine, weights
@@ -163,12 +163,18 @@ class EngineSlot:
         assert self.served is not None
         if desired.serve_id != self.served.serve_id:
             await self._in_flight.stop_all("the policy was given other weights to serve")
-        with suppress(Unavailable):  # the engine is gone then; the next look starts it anew
+        try:
             await self._swap(desired)
+        except BadRequest as error:  # unreadable weights, which a new engine could not load either
+            await self._stop_process()
+            self._fail(desired, error)
+        except Unavailable:
+            _LOG.warning("policy.take_over_failed", serve_id=desired.serve_id)  # the next look starts anew
 
     async def _swap(self, spec: ServeSpec) -> float:
         try:
-            pause_s = await weights.swap(self.engine, spec.version, spec.model_path)
+            scratch = self._settings.home / "reload"
+            pause_s = await weights.swap(self.engine, spec.version, spec.model_path, scratch)
         except Unavailable as error:
             _LOG.error("policy.swap_failed", version=str(spec.version), error=str(error))
             await self._stop_process()
@@ -191,12 +197,16 @@ class EngineSlot:
             await weights.warm_up(self.engine, spec.version)
         except HeadraceError as error:
             await self._stop_process()
-            self._failed = spec
-            self._enter(EngineState.FAILED, error.message)
-            _LOG.error("policy.engine_failed", serve_id=spec.serve_id, error=error.message)
+            self._fail(spec, error)
             return
         self._enter(EngineState.READY, None)
         _LOG.info("policy.engine_ready", serve_id=spec.serve_id, seconds=round(time.time() - self._since, 1))
+
+    def _fail(self, spec: ServeSpec, error: HeadraceError) -> None:
+        """Say why `spec` is not served; the next other spec is tried again."""
+        self.served = self._failed = spec
+        self._enter(EngineState.FAILED, error.message)
+        _LOG.error("policy.engine_failed", serve_id=spec.serve_id, error=error.message)
 
     async def _wait_until_healthy(self, spec: ServeSpec) -> bool:
         """True once the engine answers; False when another engine has been asked for meanwhile."""

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import asyncio
 import secrets
+import struct
 import time
+from contextlib import ExitStack
 from pathlib import Path
 
 from headrace.contracts.base import logprobs, token_ids
 from headrace.contracts.policy import PolicyVersion, ProbeRequest, ProbeResult
 from headrace.errors import BadRequest, Unavailable
 from headrace_policy.engine_client import EngineClient, Sampled
+from headrace_policy.tied_head import reloadable
 from headrace_policy.versions import label
 
 PROBE_TIMEOUT_S = 120.0
@@ -28,21 +32,26 @@ def check_folder(weights_path: str) -> None:
         )
 
 
-async def swap(engine: EngineClient, version: PolicyVersion, weights_path: str) -> float:
+async def swap(engine: EngineClient, version: PolicyVersion, weights_path: str, scratch: Path) -> float:
     """Make the weights in `weights_path` live as `version`; returns the seconds of the pause.
 
     Requests in flight are frozen and go on under the new weights. Raises Unavailable when the engine
     is in an unknown state afterwards and has to be restarted.
     """
-    started = time.monotonic()
-    try:
-        await engine.pause()
-        await engine.reload_weights(weights_path)
-        await engine.set_version(label(version))
-        await engine.resume()
-    except BadRequest as error:
-        raise Unavailable(f"the swap to version {version} failed: {error}") from error
-    return time.monotonic() - started
+    with ExitStack() as stack:
+        try:
+            staged = await asyncio.to_thread(stack.enter_context, reloadable(Path(weights_path), scratch))
+        except (OSError, ValueError, KeyError, struct.error) as error:
+            raise BadRequest(f"the weights in {weights_path} cannot be read: {error}") from error
+        started = time.monotonic()
+        try:
+            await engine.pause()
+            await engine.reload_weights(str(staged))
+            await engine.set_version(label(version))
+            await engine.resume()
+        except BadRequest as error:
+            raise Unavailable(f"the swap to version {version} failed: {error}") from error
+        return time.monotonic() - started
 
 
 async def warm_up(engine: EngineClient, version: PolicyVersion) -> None:
