@@ -20,6 +20,7 @@ from headrace.contracts.policy import PolicyVersion
 from headrace.errors import JobFailed
 from headrace.rl.staleness import PolicyHistory
 from headrace_trainer.model import save_policy
+from headrace_trainer.probe import proof_of
 
 # A folder of their own: an engine loads every *.safetensors beside the model's.
 MOMENTS = "trainer/moments.safetensors"
@@ -60,6 +61,7 @@ def write_checkpoint(
         shutil.rmtree(left_over)
     staging = final.with_name(f".{final.name}.{secrets.token_hex(4)}.staging")
     save_policy(model, source_folder, staging)
+    proof_of(model).write(staging)
     (staging / MOMENTS).parent.mkdir()
     save_file(_moments(model, optimizer), staging / MOMENTS)
     record = {

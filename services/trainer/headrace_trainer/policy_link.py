@@ -24,8 +24,11 @@ from headrace.contracts.policy import (
 from headrace.errors import ConfigError, JobFailed, StaleTimeline
 from headrace.queue.slots import SlotClaim
 from headrace_trainer.context import Context
+from headrace_trainer.proof import Proof
 
 ENGINE_START_S = 900.0
+PROBE_LIMITS = {"float32": 1e-4, "bfloat16": 5e-2, "float16": 5e-2}
+"""Largest |engine - trainer| logprob of a probe token, by number format of the engine."""
 
 
 class PolicyLink:
@@ -62,7 +65,12 @@ class PolicyLink:
         return spec
 
     def wait_until_served(self, spec: ServeSpec, tick: Callable[[], None]) -> None:
+        """Wait for the engine, and hold it to the proof where the weights come with one."""
         self._slot.wait_until_served(spec, ENGINE_START_S, tick)
+        proof = Proof.read(Path(spec.model_path))
+        if proof is not None and len(proof.prompt_ids) + len(proof.sampled_ids) <= spec.max_model_len:
+            result = self.probe(proof.prompt_ids, len(proof.sampled_ids))
+            proof.check(result, PROBE_LIMITS[spec.dtype])
 
     def publish(self, folder: Path, version: PolicyVersion) -> PublishResult:
         """Swap the weights in place; requests in flight go on under the new ones."""

@@ -6,12 +6,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from headrace.contracts.policy import ServeSpec
-from headrace_trainer.policy_link import PolicyLink, check_probe
+from headrace_trainer.policy_link import PROBE_LIMITS, PolicyLink, check_probe
 from headrace_trainer.probe import N_TOKENS, probe_prompt, score
 from headrace_trainer.rl_run import RLRun
-
-PROBE_LIMITS = {"float32": 1e-4, "bfloat16": 5e-2, "float16": 5e-2}
-"""Largest |engine - trainer| logprob of a probe token, by number format of the engine."""
 
 
 @dataclass

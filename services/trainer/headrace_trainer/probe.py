@@ -15,6 +15,7 @@ from headrace.errors import ConfigError
 from headrace_trainer.batch import Row, TrainingBatch
 from headrace_trainer.logprobs import sampled_logprobs
 from headrace_trainer.model import max_model_len, vocab_size
+from headrace_trainer.proof import Proof
 
 BLOCK_SIZE = 128
 """Tokens of one cache block of vLLM's CPU build (16 on GPUs)."""
@@ -60,6 +61,17 @@ def score(
         (microbatch,) = batch.microbatches(len(row.token_ids), device)
         logprobs_N, _ = sampled_logprobs(model, microbatch)
     return array("d", logprobs_N.double().tolist())
+
+
+def proof_of(model: Any) -> Proof:
+    """The model's own greedy continuation of the probe prompt."""
+    prompt = probe_prompt(vocab_size(model), max_model_len=max_model_len(model))
+    device, sampled = next(model.parameters()).device, []
+    with torch.no_grad():
+        for _ in range(N_TOKENS):
+            token_ids = torch.tensor([[*prompt, *sampled]], device=device)
+            sampled.append(int(model(input_ids=token_ids, logits_to_keep=1).logits[0, -1].argmax()))
+    return Proof(list(prompt), sampled, list(score(model, prompt, sampled)))
 
 
 def probe_gap(result: ProbeResult, scored: Sequence[float]) -> float:
