@@ -64,4 +64,6 @@ class Browser:
         return self.driver.execute_script(COUNT_POINTS, name)
 
     def _wait(self, is_so: Callable[[], bool], what: str, within_s: float) -> None:
-        WebDriverWait(self.driver, within_s, poll_frequency=0.3).until(lambda _: is_so(), f"the page never showed {what}")
+        WebDriverWait(self.driver, within_s, poll_frequency=0.3).until(
+            lambda _: is_so(), f"the page never showed {what}"
+        )

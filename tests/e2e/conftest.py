@@ -12,11 +12,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.e2e.browser import Browser
 
 from examples.demo.stack import ROOT, Stack, running
 from examples.walk import base_model, demonstrations
 from headrace.client import ApiClient
-from tests.e2e.browser import Browser
 
 
 @dataclass(frozen=True)

@@ -14,11 +14,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.e2e.browser import Browser
+from tests.e2e.conftest import Running
 
 from examples.demo.jobs import with_baseline
 from examples.walk import goals
-from tests.e2e.browser import Browser
-from tests.e2e.conftest import Running
 
 WALK = Path("examples/walk")
 ITERATIONS, PROMPTS, MEMBERS = 12, 16, 8
@@ -83,10 +83,20 @@ def test_rl_job_starts_and_a_browser_sees_its_points_come(
     running_stack: Running, story: Story, tmp_path: Path, browser: Browser
 ):
     config = tmp_path / "rl.toml"
-    text = (WALK / "rl.toml").read_text().replace("iterations_per_epoch = 40", f"iterations_per_epoch = {ITERATIONS}")
+    text = (
+        (WALK / "rl.toml")
+        .read_text()
+        .replace("iterations_per_epoch = 40", f"iterations_per_epoch = {ITERATIONS}")
+    )
     config.write_text(text.replace("learning_rate = 2e-4", "learning_rate = 4e-4"))
     story.rl_job = running_stack.submit(
-        "train", "--config", str(config), "--model", story.sft_model, "--task-url", running_stack.stack.task_url
+        "train",
+        "--config",
+        str(config),
+        "--model",
+        story.sft_model,
+        "--task-url",
+        running_stack.stack.task_url,
     )
     browser.open(f"{running_stack.stack.dashboard_url}/jobs/{story.rl_job}")
     browser.wait_for_points("reward.mean", at_least=1)
@@ -198,7 +208,9 @@ def test_a_task_app_that_is_down_fails_the_job_with_one_sentence(running_stack: 
             "config": {
                 "services": {"task_url": "http://127.0.0.1:9"},
                 "model": {"source": story.sft_model},
-                "training": {"rollouts": {"seeds": [1, 2], "prompts_per_iteration": 2, "rollouts_per_prompt": 2}},
+                "training": {
+                    "rollouts": {"seeds": [1, 2], "prompts_per_iteration": 2, "rollouts_per_prompt": 2}
+                },
             },
         },
     }

@@ -5,13 +5,11 @@ A spec whose engine arguments hold `--broken` gets an engine that ends at once.
 
 from __future__ import annotations
 
-import asyncio
 import os
 import sys
 
-from headrace import log
 from headrace.contracts.policy import ServeSpec
-from headrace_policy.__main__ import serve
+from headrace_policy.__main__ import run
 from headrace_policy.engine import EngineProcess
 from headrace_policy.settings import PolicySettings
 
@@ -24,5 +22,4 @@ def launch_fake(spec: ServeSpec, settings: PolicySettings) -> EngineProcess:
 
 
 if __name__ == "__main__":
-    log.configure("policy")
-    asyncio.run(serve(PolicySettings(), launch_fake))
+    run(launch_fake)

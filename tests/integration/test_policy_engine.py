@@ -13,6 +13,7 @@ from typing import Any
 
 import httpx
 import pytest
+from safetensors.numpy import load_file, save_file
 from tests.fakes.policy_stack import JOB, WORKER, PolicyStack, until
 from tests.fakes.tiny_model import CHATML, CHATML_TOOLS, make_tiny_model
 
@@ -49,9 +50,21 @@ TOOLS = [
 
 @pytest.fixture(scope="module")
 def models(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
-    """Two models of one architecture with different weights."""
+    """Three models of one architecture with different weights; the last never samples a stop token."""
     folder = tmp_path_factory.mktemp("models")
-    return [make_tiny_model(folder / str(seed), seed, chat_template=CHATML_TOOLS) for seed in (0, 1)]
+    made = [make_tiny_model(folder / str(seed), seed, chat_template=CHATML_TOOLS) for seed in (0, 1, 2)]
+    never_stop(made[2])
+    return made
+
+
+def never_stop(model: Path) -> None:
+    """Give all tokens a common direction, and the stop tokens its opposite."""
+    file = model / "model.safetensors"
+    weights = load_file(file)
+    embeddings = weights["model.embed_tokens.weight"]
+    embeddings[:, 0] += 0.5
+    embeddings[list(Renderer.load(model).eos_ids), 0] -= 1.0
+    save_file(weights, file, metadata={"format": "pt"})
 
 
 @pytest.fixture(scope="module")
@@ -235,39 +248,38 @@ def test_the_probe_proves_a_publish_and_goes_red_when_the_reload_is_skipped(
 
 def n_generated(stack: PolicyStack) -> float:
     """Tokens that the engine has sampled since its start."""
-    lines = httpx.get(f"{stack.engine_url}/metrics").text.splitlines()
+    lines = stack.http.get(f"{stack.engine_url}/metrics").text.splitlines()
     return sum(float(line.split()[-1]) for line in lines if line.startswith("vllm:generation_tokens_total"))
 
 
 def test_a_swap_with_32_calls_in_flight_answers_all_with_exact_spans(
     stack: PolicyStack, models: list[Path], forward: Any
 ):
+    assert publish(stack, 1, models[2]).status_code == 200
     sessions = [stack.open(sampling=Sampling(seed=index if index % 2 else None)) for index in range(32)]
     body = {"messages": HI, "max_tokens": 400}
 
     def ask(session: str) -> int:
         return stack.http.post(f"/rollout/{session}/v1/chat/completions", json=body).status_code
 
-    # Held back until all 32 are in, so that none has ended before the last one starts.
-    httpx.post(f"{stack.engine_url}/pause?mode=keep")
-    before = n_generated(stack)
     with ThreadPoolExecutor(32) as pool:
         asked = [pool.submit(ask, session) for session in sessions]
         until(lambda: stack.status().n_in_flight == 32, 60, "not all calls are in flight")
-        httpx.post(f"{stack.engine_url}/resume")
-        until(lambda: n_generated(stack) > before + 64, 60, "the engine generates nothing")
-        reply = publish(stack, 1, models[1])
+        before = n_generated(stack)
+        until(lambda: n_generated(stack) > before, 60, "the engine generates nothing")
+        reply = publish(stack, 2, models[1])
         assert {future.result() for future in asked} == {200}
     assert reply.status_code == 200
     calls = [stack.end(session).calls[0] for session in sessions]
     crossing = [call for call in calls if len(call.version_spans) == 2]
-    assert len(crossing) >= 16
+    assert len(crossing) == 32
+    assert {len(call.sampled_ids) for call in calls} == {400}
     for call in crossing[:4]:
         first, second = call.version_spans
-        assert (str(first.version), str(second.version)) == ("1.0", "1.1")
+        assert (str(first.version), str(second.version)) == ("1.1", "1.2")
         # Up to the swap the tokens are those of the first weights, exactly; behind it they are not.
         prompt = list(call.new_prompt_ids)
-        scored = forward(0, [*prompt, *call.sampled_ids])
+        scored = forward(2, [*prompt, *call.sampled_ids])
         for position in range(first.end):
             exact = float(scored[len(prompt) + position - 1, call.sampled_ids[position]])
             assert abs(exact - call.sampled_logprobs[position]) < TOLERANCE

@@ -82,11 +82,13 @@ async def _keep_forgetting(captures: Captures) -> None:
         captures.forget_expired()
 
 
-def main() -> None:
+def run(launch: Launch) -> None:
+    """The whole process: settings from the environment, on uvloop where it is installed."""
     log.configure("policy")
     gc.freeze()  # what start-up made is never garbage; collections get shorter
-    asyncio.run(serve(PolicySettings(), launch_vllm))
+    with asyncio.Runner(loop_factory=uvicorn.Config("").get_loop_factory()) as runner:
+        runner.run(serve(PolicySettings(), launch))
 
 
 if __name__ == "__main__":
-    main()
+    run(launch_vllm)

@@ -11,10 +11,10 @@ from pydantic import BaseModel, ConfigDict, GetPydanticSchema
 from pydantic_core import core_schema
 
 
-class Contract(BaseModel, frozen=True):
+class Contract(BaseModel):
     """A frozen message between our own services: an unknown field is an error."""
 
-    model_config = ConfigDict(extra="forbid", use_attribute_docstrings=True)
+    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
 
 
 def _array_schema(typecode: str, name: str) -> Any:

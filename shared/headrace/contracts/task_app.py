@@ -28,9 +28,8 @@ class TaskFacts(Contract):
     @classmethod
     def parse(cls, answer: Any) -> Self:
         """Read an answer of any shape; what does not fit is left out."""
-        info = answer if isinstance(answer, dict) else {}
-        taskset = info.get("taskset") if isinstance(info.get("taskset"), dict) else info
-        task = info.get("task") if isinstance(info.get("task"), dict) else {}
+        info = _table(answer)
+        taskset, task = _table(info.get("taskset")) or info, _table(info.get("task"))
         seeds = _pair(taskset.get("seed_range"))
         return cls(
             task_id=_text(taskset.get("id") or task.get("id")),
@@ -38,6 +37,10 @@ class TaskFacts(Contract):
             seed_range=(int(seeds[0]), int(seeds[1])) if seeds else None,
             reward_range=_pair(info.get("reward_range")) or _pair(taskset.get("reward_range")),
         )
+
+
+def _table(value: Any) -> dict[str, Any]:
+    return value if isinstance(value, dict) else {}
 
 
 def _text(value: Any) -> str | None:

@@ -162,10 +162,11 @@ def test_the_longest_earlier_call_is_continued_and_sub_agents_interleave(chatml:
     longer = [*main, assistant("one"), user("more")]
     prompt = next_prompt(chatml, [first, second], longer, None)
     third = answer(chatml, prompt, longer, [*chatml.encode("three"), chatml.eos_ids[0]], index=2)
-    calls = [first, second, third]
+    again, _ = ask(chatml, main, "one", index=3)  # shorter than the third, though later
+    calls = [first, second, third, again]
     assert next_prompt(chatml, calls, [*longer, assistant("three"), user("x")], None).parent == 2
     assert next_prompt(chatml, calls, [*side, assistant("two"), user("x")], None).parent == 1
-    assert next_prompt(chatml, calls, [*main, assistant("one"), user("other")], None).parent == 0
+    assert next_prompt(chatml, calls, [*main, assistant("one"), user("other")], None).parent == 3
 
 
 def test_of_equal_calls_the_latest_is_continued(chatml: Renderer):
