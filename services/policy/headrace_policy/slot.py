@@ -188,6 +188,7 @@ class EngineSlot:
         await self._stop_process()
         self.served, self._failed = spec, None
         self._enter(EngineState.STARTING, self._reason)
+        started = time.monotonic()
         try:
             await asyncio.to_thread(engine.wait_for_free_port, self._settings.engine_port)
             self._process = self._launch(spec, self._settings)
@@ -200,7 +201,8 @@ class EngineSlot:
             self._fail(spec, error)
             return
         self._enter(EngineState.READY, None)
-        _LOG.info("policy.engine_ready", serve_id=spec.serve_id, seconds=round(time.time() - self._since, 1))
+        seconds = round(time.monotonic() - started, 1)
+        _LOG.info("policy.engine_ready", serve_id=spec.serve_id, seconds=seconds)
 
     def _fail(self, spec: ServeSpec, error: HeadraceError) -> None:
         """Say why `spec` is not served; the next other spec is tried again."""

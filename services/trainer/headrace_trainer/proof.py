@@ -39,9 +39,12 @@ class Proof:
         """Largest difference to the engine's answer; raises JobFailed above `limit`.
 
         Two tokens of equal probability may be told apart by rounding, so the comparison ends with
-        the first token that differs: its logprob must still be equal.
+        the first token that differs: its logprob must still be equal. It also ends where the engine
+        stopped, since it stops at an end-of-turn token.
         """
-        pairs = list(zip(self.sampled_ids, result.sampled_ids, strict=True))
+        pairs = list(zip(self.sampled_ids, result.sampled_ids, strict=False))
+        if not pairs:
+            raise JobFailed("the engine answered the probe with no token")
         n = next((i + 1 for i, (ours, served) in enumerate(pairs) if ours != served), len(pairs))
         columns = (result.cold_logprobs, result.cached_logprobs)
         worst = max(abs(column[i] - self.logprobs[i]) for column in columns for i in range(n))

@@ -6,7 +6,7 @@ from typing import Any, Literal, Self
 
 from pydantic import Field, model_validator
 
-from headrace.config.base import Section
+from headrace.config.base import Section, keys_present
 from headrace.config.sections import Backend, Compute, Evaluation, FreeTable, Model, Services
 
 
@@ -115,7 +115,10 @@ class Training(Section):
     rollouts: Rollouts = Rollouts()
     weight_sync_interval: Literal[1] = 1
     """Weights are published after each iteration."""
-    log_interval: int = Field(default=1, ge=1)
+    log_interval: int | None = None
+    """Metrics are written for each iteration."""
+    weight_sync: FreeTable | None = None
+    """Weights are published and proven after each iteration."""
 
 
 class Policy(Section):
@@ -136,8 +139,11 @@ class Policy(Section):
     top_k: Literal[-1, 0] | None = None
 
 
-NOT_USED = ("compute", "topology", "vllm", "reference", "lora", "judge", "rubric")
-"""Sections accepted for other clients' sake and without effect; each job's events name those present."""
+NOT_USED = (
+    *("compute", "topology", "vllm", "reference", "lora", "judge", "rubric"),
+    *("training.log_interval", "training.weight_sync"),
+)
+"""Accepted for other clients' sake and without effect; each job's events name those present."""
 
 
 class RLConfig(Section):
@@ -280,5 +286,5 @@ class RLConfig(Section):
 
     @property
     def not_used(self) -> tuple[str, ...]:
-        """Sections present that have no effect."""
-        return tuple(name for name in NOT_USED if getattr(self, name) is not None)
+        """Keys present that have no effect."""
+        return keys_present(self, NOT_USED)

@@ -6,7 +6,7 @@ from typing import Literal, Self
 
 from pydantic import Field, model_validator
 
-from headrace.config.base import Section
+from headrace.config.base import Section, keys_present
 from headrace.config.sections import Backend, Compute, FreeTable
 
 
@@ -87,6 +87,14 @@ class Hyperparameters(Section):
     """Write a resumable checkpoint after each so many steps."""
 
 
+NOT_USED = (
+    *("compute", "lora", "job.poll_seconds", "data.topology", "hyperparameters.parallelism"),
+    *("training.mode", "training.validation.save_best_model_at_end"),
+    *("training.validation.metric_for_best_model", "training.validation.greater_is_better"),
+)
+"""Accepted for other clients' sake and without effect; each job's events name those present."""
+
+
 class SFTConfig(Section):
     """An SFT job."""
 
@@ -121,4 +129,5 @@ class SFTConfig(Section):
 
     @property
     def not_used(self) -> tuple[str, ...]:
-        return tuple(name for name in ("compute", "lora") if getattr(self, name) is not None)
+        """Keys present that have no effect."""
+        return keys_present(self, NOT_USED)

@@ -87,10 +87,10 @@ def test_what_a_fine_tuned_model_starts_is_named_for_the_first_base(store: Store
 
 @pytest.mark.parametrize("name", ["ft:Qwen/Qwen3-0.6B:job_3", "checkpoint:ckpt_job_3_1", "{folder}"])
 def test_another_organisations_models_do_not_exist(store: Store, settings: Settings, name: str) -> None:
-    add_job(store, settings, "job_3", "Qwen/Qwen3-0.6B", org_id="charlie")
+    add_job(store, settings, "job_3", "ft:Qwen/Qwen3-0.6B:job_0", org_id="charlie")
     name = name.format(folder=settings.artifacts / "charlie/job_3/checkpoints/i1")
     with store.read() as session:
-        resolve_model(session, "charlie", name, settings) if name.startswith("ft:") else None
+        assert resolve_model(session, "charlie", name, settings).base_name == "Qwen/Qwen3-0.6B"
         with pytest.raises(ConfigError, match="does not exist"):
             resolve_model(session, "local", name, settings)
 
