@@ -194,6 +194,7 @@ def _report(run: RLRun, values: dict[str, float], skipped_reason: str | None) ->
             level="warning" if skipped_reason else "info",
             iteration=run.iteration,
             version=str(run.version),
+            weights_sha256=run.weights_sha256,
             reward_mean=values["reward.mean"],
         )
 

@@ -8,7 +8,7 @@ from pydantic import Field
 
 from headrace.config.base import Section
 from headrace.config.rl import Policy, Rollout
-from headrace.config.sections import Backend, FreeTable, Model
+from headrace.config.sections import Backend, FreeTable, Model, cycled_ops
 
 
 class EvaluationJob(Section):
@@ -53,6 +53,4 @@ class EvalConfig(Section):
 
     @property
     def ops(self) -> tuple[str, ...]:
-        plan = self.rollout.ops or ("agent", "env")
-        n_agent = sum(op in ("agent", "policy", "model") for op in plan) or 1
-        return plan * max(1, -(-self.max_turns // n_agent)) if n_agent < self.max_turns else plan
+        return cycled_ops(self.rollout.ops, self.max_turns)

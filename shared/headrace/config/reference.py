@@ -34,7 +34,9 @@ def page() -> str:
     return "\n".join(lines) + "\n"
 
 
-def _sections(model: type[BaseModel], at: tuple[str, ...]) -> Iterator[tuple[tuple[str, ...], type[BaseModel]]]:
+def _sections(
+    model: type[BaseModel], at: tuple[str, ...]
+) -> Iterator[tuple[tuple[str, ...], type[BaseModel]]]:
     if _keys(model):
         yield at, model
     for name, field in model.model_fields.items():

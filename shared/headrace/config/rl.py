@@ -7,7 +7,16 @@ from typing import Any, Literal, Self
 from pydantic import Field, model_validator
 
 from headrace.config.base import Section, keys_present
-from headrace.config.sections import Backend, Compute, Evaluation, FreeTable, Model, Services
+from headrace.config.sections import (
+    AGENT_OPS,
+    Backend,
+    Compute,
+    Evaluation,
+    FreeTable,
+    Model,
+    Services,
+    cycled_ops,
+)
 
 
 class Algorithm(Section):
@@ -216,7 +225,7 @@ class RLConfig(Section):
                 f"[training.rollouts] min_group_members = {self.min_group_members} is above the group size "
                 f"{self.group_size}"
             )
-        if not any(op in ("agent", "policy", "model") for op in self.ops):
+        if not any(op in AGENT_OPS for op in self.ops):
             raise ValueError(f'ops = {list(self.ops)} never asks the policy; add "agent"')
         return self
 
@@ -252,9 +261,7 @@ class RLConfig(Section):
     @property
     def ops(self) -> tuple[str, ...]:
         """The episode's plan: `max_turns` agent ops, a shorter given plan cycled up to it."""
-        plan = self.training.rollouts.ops or self.rollout.ops or ("agent", "env")
-        n_agent = sum(op in ("agent", "policy", "model") for op in plan) or 1
-        return plan * max(1, -(-self.max_turns // n_agent)) if n_agent < self.max_turns else plan
+        return cycled_ops(self.training.rollouts.ops or self.rollout.ops, self.max_turns)
 
     @property
     def training_seeds(self) -> tuple[int, ...] | None:

@@ -76,5 +76,20 @@ class Evaluation(Section):
     """Use only the first so many seeds."""
 
 
+AGENT_OPS = ("agent", "policy", "model")
+"""Names under which an op asks the policy."""
+
+
+def cycled_ops(plan: tuple[str, ...], max_turns: int) -> tuple[str, ...]:
+    """An episode's ops: the plan (`agent`, `env` when empty), repeated until it asks the policy `max_turns` times.
+
+    >>> cycled_ops(("agent", "env"), 2)
+    ('agent', 'env', 'agent', 'env')
+    """
+    plan = plan or ("agent", "env")
+    n_agent = sum(op in AGENT_OPS for op in plan)
+    return plan * -(-max_turns // n_agent) if 0 < n_agent < max_turns else plan
+
+
 FreeTable = dict[str, Any]
 """A table whose keys are the user's own."""
