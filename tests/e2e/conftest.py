@@ -7,7 +7,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -25,13 +25,18 @@ class Running:
 
     stack: Stack
     api: ApiClient
+    environ: dict[str, str] = field(default_factory=dict)
+
+    def with_env(self, **variables: str) -> Running:
+        """The same stack, used from a shell with further variables."""
+        return replace(self, environ={**self.environ, **variables})
 
     def headrace(self, *arguments: str, timeout: float = 600) -> subprocess.CompletedProcess[str]:
         """Run the command as a user does."""
         return subprocess.run(
             [sys.executable, "-m", "headrace_cli", *arguments],
             cwd=ROOT,
-            env=self.stack.environ,
+            env={**self.stack.environ, **self.environ},
             capture_output=True,
             text=True,
             timeout=timeout,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import tomllib
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,6 +15,8 @@ from sqlmodel import Session, col
 from headrace.errors import ConfigError
 from headrace.settings import Settings
 from headrace.store.tables import Checkpoint, Job
+
+_HUB_ID = re.compile(r"[\w.-]+/[\w.-]+")
 
 
 @dataclass(frozen=True)
@@ -54,7 +57,8 @@ def resolve_model(session: Session, org_id: str, name: str, settings: Settings) 
     raise _missing(
         name,
         f"looked for a local folder with a config.json, an alias in {settings.models_toml}, a model id "
-        f"`ft:<base>:<job>`, `checkpoint:<id>`, and a hub model in the local cache {_hub_cache()}",
+        f"`ft:<base>:<job>`, `checkpoint:<id>`, and a hub model in the local cache {_hub_cache()}"
+        + (f"; `hf download {name}` fetches it there" if _HUB_ID.fullmatch(name) else ""),
     )
 
 

@@ -29,7 +29,11 @@ def test_the_same_answer_passes_and_the_largest_difference_is_reported():
 
 @pytest.mark.parametrize(
     ("cold", "cached"),
-    [([-0.6, -1.0, -2.0], None), ([-0.5, -1.0, -2.0], [-0.5, -1.0, -3.0]), ([float("nan"), -1.0, -2.0], None)],
+    [
+        ([-0.6, -1.0, -2.0], None),
+        ([-0.5, -1.0, -2.0], [-0.5, -1.0, -3.0]),
+        ([float("nan"), -1.0, -2.0], None),
+    ],
 )
 def test_other_weights_a_stale_cache_or_no_number_fail(cold: list[float], cached: list[float] | None):
     with pytest.raises(JobFailed, match="does not serve the checkpoint's weights"):
