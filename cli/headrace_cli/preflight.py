@@ -7,6 +7,7 @@ from typing import Any
 
 import httpx
 
+from headrace.contracts.task_app import auth_headers
 from headrace.errors import BadRequest, HeadraceError, Unauthorized, Unavailable
 
 TIMEOUT_S = 10.0
@@ -25,13 +26,6 @@ def check_task_app(url: str, keys: Sequence[str]) -> dict[str, Any]:
         if health.status_code >= 500:  # a wrong key shows in /task_info, whatever /health makes of it
             raise _failing(base, health)
         return _object(base, _accepted(base, _get(client, base, "/task_info"), keys))
-
-
-def auth_headers(keys: Sequence[str]) -> dict[str, str]:
-    """The three headers in which task apps of all versions look for a key."""
-    if not keys:
-        return {}
-    return {"X-API-Key": keys[0], "X-API-Keys": ",".join(keys), "Authorization": f"Bearer {keys[0]}"}
 
 
 def _get(client: httpx.Client, base: str, path: str) -> httpx.Response:

@@ -10,6 +10,7 @@ from typing import Any
 import httpx
 
 from headrace.contracts.rollout import RolloutOrder
+from headrace.contracts.task_app import auth_headers, refusal
 from headrace.contracts.trajectory import TaskAppIdentity
 from headrace_rollout_worker.http import Answer, AnswerTooLarge, WatchedClient
 from headrace_rollout_worker.watch import DeadlinePassed, Watch
@@ -52,13 +53,6 @@ def rollout_request(order: RolloutOrder, session_id: str, inference_url: str) ->
     }
 
 
-def key_headers(keys: list[str]) -> dict[str, str]:
-    """All of the org's environment keys: the first as the primary, every one as an alternative."""
-    if not keys:
-        return {}
-    return {"X-API-Key": keys[0], "X-API-Keys": ",".join(keys), "Authorization": f"Bearer {keys[0]}"}
-
-
 class TaskAppClient:
     def __init__(self, http: WatchedClient, task_url: str, keys: list[str]) -> None:
         self._http, self._base, self._keys = http, task_url.rstrip("/"), keys
@@ -70,7 +64,7 @@ class TaskAppClient:
         """
         try:
             answer = self._http.send(
-                watch, "POST", f"{self._base}/rollout", headers=key_headers(self._keys), json=request
+                watch, "POST", f"{self._base}/rollout", headers=auth_headers(self._keys), json=request
             )
         except DeadlinePassed as late:
             raise TaskAppFailed(f"the task app did not answer in time: {late}") from late
@@ -82,7 +76,8 @@ class TaskAppClient:
         except AnswerTooLarge as error:
             raise TaskAppFailed(f"the task app's answer: {error}") from error
         if answer.status != 200:
-            raise TaskAppFailed(self._refusal(answer))
+            text = answer.body[:2000].decode(errors="replace")
+            raise TaskAppFailed(refusal(answer.status, text, self._keys))
         parsed = _parse(answer)
         echoed = parsed.get("run_id")
         if echoed != request["run_id"]:
@@ -96,7 +91,7 @@ class TaskAppClient:
         try:
             answer = self._http.send(
                 Watch(IDENTITY_WAIT_S), "GET", f"{self._base}/task_info?seed={seed}",
-                headers=key_headers(self._keys),
+                headers=auth_headers(self._keys),
             )  # fmt: skip
             task = json.loads(answer.body)["task"]
             return TaskAppIdentity(task_id=_text(task.get("id")), version=_text(task.get("version")))
@@ -104,17 +99,6 @@ class TaskAppClient:
             return TaskAppIdentity()
         except (ValueError, LookupError, TypeError, AttributeError, RecursionError):
             return TaskAppIdentity()
-
-    def _refusal(self, answer: Answer) -> str:
-        text = answer.body[:2000].decode(errors="replace")
-        if answer.status in (401, 403) or (answer.status == 400 and "unauthorised" in text):
-            return (
-                f"the task app refused the environment key (status {answer.status}); "
-                "store the right one with `headrace keys upload-env`"
-            )
-        for key in self._keys:
-            text = text.replace(key, "***")
-        return f"the task app answered {answer.status}: {_detail(text)[:300]}"
 
 
 class Identities:
@@ -148,15 +132,6 @@ def _parse(answer: Answer) -> dict[str, Any]:
     if not isinstance(parsed, dict):
         raise TaskAppFailed(f"the task app's answer is a JSON {type(parsed).__name__}, not an object")
     return parsed
-
-
-def _detail(text: str) -> str:
-    """The message of an error body of the contract, else the text itself."""
-    try:
-        error = json.loads(text)["detail"]["error"]
-        return f"{error['code']}: {error['message']}"
-    except (ValueError, LookupError, TypeError, RecursionError):
-        return text
 
 
 def _text(value: Any) -> str | None:

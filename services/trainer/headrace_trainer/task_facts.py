@@ -5,7 +5,7 @@ from __future__ import annotations
 import httpx
 from sqlmodel import Session, select
 
-from headrace.contracts.task_app import TaskFacts, auth_headers
+from headrace.contracts.task_app import TaskFacts, auth_headers, refusal
 from headrace.errors import ConfigError, JobFailed
 from headrace.queue.secrets import unseal
 from headrace.settings import Settings
@@ -23,7 +23,7 @@ def ask(context: Context, org_id: str, task_url: str) -> TaskFacts:
     except httpx.HTTPError as error:
         raise JobFailed(f"the task app does not answer at {url} ({error!r}); is it running?") from error
     if reply.status_code != 200:
-        raise JobFailed(f"the task app answered {url} with {reply.status_code}: {reply.text[:200]}")
+        raise JobFailed(f"{url}: {refusal(reply.status_code, reply.text[:2000], keys)}")
     try:
         return TaskFacts.parse(reply.json())
     except ValueError as error:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Sequence
 from typing import Any, Self
@@ -14,6 +15,30 @@ def auth_headers(keys: Sequence[str]) -> dict[str, str]:
     if not keys:
         return {}
     return {"X-API-Key": keys[0], "X-API-Keys": ",".join(keys), "Authorization": f"Bearer {keys[0]}"}
+
+
+def refusal(status: int, text: str, keys: Sequence[str]) -> str:
+    """What an answer other than 200 says, in one sentence that never holds a key.
+
+    Released apps answer a wrong key with 400 and a body of their own.
+    """
+    if status in (401, 403) or (status == 400 and "unauthorised" in text):
+        return (
+            f"the task app refused the environment key (status {status}); "
+            "store the right one with `headrace keys upload-env`"
+        )
+    for key in keys:
+        text = text.replace(key, "***")
+    return f"the task app answered {status}: {_detail(text)[:300]}"
+
+
+def _detail(text: str) -> str:
+    """The message of an error body of the contract, else the text itself, on one line."""
+    try:
+        error = json.loads(text)["detail"]["error"]
+        return f"{error['code']}: {error['message']}"
+    except (ValueError, LookupError, TypeError, RecursionError):
+        return " ".join(text.split())
 
 
 class TaskFacts(Contract):

@@ -5,7 +5,6 @@ from __future__ import annotations
 import pytest
 
 from headrace_rollout_worker import watch as watch_module
-from headrace_rollout_worker.task_app import key_headers
 from headrace_rollout_worker.watch import Cancelled, DeadlinePassed, Watch
 
 
@@ -49,8 +48,3 @@ def test_a_pause_ends_when_a_look_says_so(monkeypatch):
     with pytest.raises(Cancelled):
         Watch(100, look).pause(60)
     assert clock.now < 103
-
-
-def test_every_key_goes_along_and_none_means_no_header():
-    assert key_headers(["a", "b"]) == {"X-API-Key": "a", "X-API-Keys": "a,b", "Authorization": "Bearer a"}
-    assert key_headers([]) == {}
