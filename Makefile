@@ -40,7 +40,7 @@ fmt: setup  ## Format and fix what can be fixed
 	.venv/bin/ruff check --fix .
 
 test: setup  ## What the gate runs: unit and integration in parallel, then the engine and end-to-end tests
-	$(PY) -m pytest -q -n 2 -m "not (engine or e2e or browser or slow)"
+	$(PY) -m pytest -q -n 2 --dist loadfile -m "not (engine or e2e or browser or slow)"
 	$(PY) -m pytest -q -m "(engine or e2e or browser) and not slow"
 
 test-full: test  ## Everything, including slim installs per service and the demos' figures

@@ -22,10 +22,13 @@ def make(recipe: Recipe) -> click.Command:
 
     @click.command(help=f"{recipe.task}: SFT, evaluation, RL and evaluation again, on a stack of its own.")
     @click.option("--keep", is_flag=True, help="Leave the stack running at the end.")
-    def command(keep: bool) -> None:
+    @click.option(
+        "--seed", default=0, show_default=True, help="Of the base model, the demonstrations and all draws."
+    )
+    def command(keep: bool, seed: int) -> None:
         signal.signal(signal.SIGTERM, _as_interrupt)
         try:
-            shortfalls = _run(recipe, Console(), keep)
+            shortfalls = _run(recipe, Console(), keep, seed)
         except HeadraceError as error:
             raise click.ClickException(error.message) from error
         if shortfalls:
@@ -39,12 +42,12 @@ def _as_interrupt(signum: int, frame: FrameType | None) -> None:
     raise KeyboardInterrupt
 
 
-def _run(recipe: Recipe, console: Console, keep: bool) -> list[str]:
+def _run(recipe: Recipe, console: Console, keep: bool, seed: int) -> list[str]:
     home = stack.demo_home(recipe.home)
     started = time.monotonic()
     console.print(f"{recipe.name}: files and logs under {home}", highlight=False, soft_wrap=True)
     home.mkdir(parents=True, exist_ok=True)
-    stages.prepare(recipe, home)
+    stages.prepare(recipe, home, seed)
     prepared = time.monotonic()
     with (
         stack.running(home, recipe.app, keep=keep) as running,
@@ -53,7 +56,7 @@ def _run(recipe: Recipe, console: Console, keep: bool) -> list[str]:
         ready = time.monotonic()
         console.print(f"stack ready; dashboard: {running.dashboard_url}", highlight=False, soft_wrap=True)
         seconds = {"prepare": prepared - started, "stack": ready - prepared}
-        story = stages.Stages(recipe, running, api, console, seconds)
+        story = stages.Stages(recipe, running, api, console, seed, seconds)
         figures, facts = story.run()
         seconds["total"] = time.monotonic() - started
         summary = home / "demo" / "summary.json"

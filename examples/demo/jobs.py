@@ -35,9 +35,15 @@ def submit(stack: Stack, command: str, config: Path, *options: str) -> str:
 
 def with_baseline(config: Path, baseline: str, folder: Path) -> Path:
     """A copy of an evaluation config that names the evaluation job to compare with."""
-    section = "[evaluation_job]\n"
-    copy = folder / f"{config.stem}_against_{baseline}.toml"
-    copy.write_text(config.read_text().replace(section, f'{section}baseline = "{baseline}"\n', 1))
+    return with_key(
+        config, "evaluation_job", "baseline", f'"{baseline}"', folder / f"{config.stem}_{baseline}.toml"
+    )
+
+
+def with_key(config: Path, section: str, key: str, value: str, copy: Path) -> Path:
+    """A copy of a config with one more key, its value as TOML, at the head of a section."""
+    header = f"[{section}]\n"
+    copy.write_text(config.read_text().replace(header, f"{header}{key} = {value}\n", 1))
     return copy
 
 

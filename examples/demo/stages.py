@@ -22,6 +22,13 @@ from examples.demo.summary import Figures
 from headrace.client import ApiClient
 from headrace.errors import JobFailed
 
+SEEDED = {
+    "sft": "hyperparameters",
+    "rl": "training",
+    **dict.fromkeys(("eval", "eval_greedy", "eval_blind"), "evaluation_job"),
+}
+"""Section of each config that takes a seed."""
+
 
 @dataclass
 class Stages:
@@ -31,6 +38,8 @@ class Stages:
     stack: Stack
     api: ApiClient
     console: Console
+    seed: int
+    """Of SFT, RL and every sampled token."""
     seconds: dict[str, float] = field(default_factory=dict)
 
     def run(self) -> tuple[Figures, dict[str, str]]:
@@ -61,7 +70,7 @@ class Stages:
     def _imitate(self) -> Job:
         data = str(demonstrations(self.stack.home))
         with self._stage("sft", f"SFT on noisy demonstrations: {self.recipe.task}") as progress:
-            job_id = jobs.submit(self.stack, "train", self.recipe.config("sft"), "--dataset", data)
+            job_id = jobs.submit(self.stack, "train", self._config("sft"), "--dataset", data)
             return jobs.wait(self.api, [job_id], progress)[0]
 
     def _reinforce(self, model: str) -> Job:
@@ -85,10 +94,17 @@ class Stages:
             return jobs.wait(self.api, [job_id], progress)[0]
 
     def _submit_on_task(self, command: str, name: str, model: str, baseline: str | None = None) -> str:
-        config = self.recipe.config(name)
+        config = self._config(name)
         if baseline is not None:
             config = jobs.with_baseline(config, baseline, self.stack.home / "demo")
         return jobs.submit(self.stack, command, config, "--task-url", self.stack.task_url, "--model", model)
+
+    def _config(self, name: str) -> Path:
+        config = self.recipe.config(name)
+        if self.seed == 0:
+            return config
+        copy = self.stack.home / "demo" / f"{name}_seed{self.seed}.toml"
+        return jobs.with_key(config, SEEDED[name], "seed", str(self.seed), copy)
 
     def _show(self, baseline: Job, trained: Job) -> None:
         seed, before, after = episodes.most_telling(self.api, baseline, trained)
@@ -113,11 +129,11 @@ def demonstrations(home: Path) -> Path:
     return home / "demo" / "demonstrations.jsonl"
 
 
-def prepare(recipe: Recipe, home: Path) -> None:
+def prepare(recipe: Recipe, home: Path, seed: int) -> None:
     """Make the base model, its alias and the demonstrations; each in a process of its own, as a user would."""
     folder = home / "demo" / recipe.alias
-    _python("-m", f"{recipe.package}.base_model", str(folder))
-    _python("-m", f"{recipe.package}.demonstrations", str(demonstrations(home)))
+    _python("-m", f"{recipe.package}.base_model", str(folder), str(seed))
+    _python("-m", f"{recipe.package}.demonstrations", str(demonstrations(home)), str(seed))
     name_model(home / "models.toml", recipe.alias, folder)
 
 

@@ -1,4 +1,4 @@
-"""Make the tiny base model of FrozenLake: `python -m examples.frozenlake.base_model FOLDER`.
+"""Make the tiny base model of FrozenLake: `python -m examples.frozenlake.base_model FOLDER [SEED]`.
 
 Each row of a map is one token. With a token per tile the model would first have to learn columns,
 which costs more than the minutes that this demo has.
@@ -34,4 +34,4 @@ def make(folder: Path, seed: int = 0) -> int:
 
 
 if __name__ == "__main__":
-    print(f"{make(Path(sys.argv[1])):,} parameters")
+    print(f"{make(Path(sys.argv[1]), *map(int, sys.argv[2:])):,} parameters")

@@ -1,4 +1,4 @@
-"""Make the tiny base model of the walk: `python -m examples.walk.base_model FOLDER`."""
+"""Make the tiny base model of the walk: `python -m examples.walk.base_model FOLDER [SEED]`."""
 
 from __future__ import annotations
 
@@ -14,4 +14,4 @@ def make(folder: Path, seed: int = 0) -> int:
 
 
 if __name__ == "__main__":
-    print(f"{make(Path(sys.argv[1])):,} parameters")
+    print(f"{make(Path(sys.argv[1]), *map(int, sys.argv[2:])):,} parameters")
