@@ -79,7 +79,8 @@ def _object(base: str, response: httpx.Response) -> dict[str, Any]:
 
 def _failing(base: str, response: httpx.Response) -> HeadraceError:
     path = response.request.url.path
-    said = f": {response.text[:160].strip()}" if response.text.strip() else ""
+    text = " ".join(response.text[:160].split())
+    said = f": {text}" if text else ""
     return Unavailable(
         f"the task app at {base} answers {response.status_code} to GET {path}{said}; look at its log"
     )

@@ -63,6 +63,16 @@ async def _dripping() -> AsyncIterator[bytes]:
         await asyncio.sleep(0.05)
 
 
+def _nested(depth: int) -> Bad:
+    inner = "[" * depth + "]" * depth
+    return lambda body: Response(
+        json.dumps(body | {"metrics": {"mean_return": 1.0, "details": {"x": 0}}}).replace(
+            '"x": 0', f'"x": {inner}'
+        ),
+        media_type="application/json",
+    )
+
+
 BAD: dict[str, Bad] = {
     "ok": JSONResponse,
     "401": lambda _: JSONResponse({"detail": f"wrong key {KEY}"}, status_code=401),
@@ -76,12 +86,8 @@ BAD: dict[str, Bad] = {
     "wrong run_id": lambda body: JSONResponse(body | {"run_id": "trace_of_another"}),
     "swallowed": _swallowed,
     "surrogate": lambda body: Response(json.dumps(body | {"x": "\ud800"}), media_type="application/json"),
-    "deep": lambda body: Response(
-        json.dumps(body | {"metrics": {"mean_return": 1.0, "details": {"x": 0}}}).replace(
-            '"x": 0', '"x": ' + "[" * 400 + "]" * 400
-        ),
-        media_type="application/json",
-    ),
+    "deep": _nested(400),
+    "writable but not readable": _nested(220),
     "dripping": lambda _: StreamingResponse(_dripping(), media_type="application/json"),
 }
 """Kinds of answer by name; `slow`, `no call` and `reset` are done before one is made."""

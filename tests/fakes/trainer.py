@@ -19,9 +19,10 @@ from headrace.store import jobs
 from headrace.store.plan import PlannedRollout
 from headrace.store.session import Store
 from headrace.store.tables import Job, Rollout
+from headrace_trainer.collector import Collector
 from headrace_trainer.context import Context
 from headrace_trainer.group_book import GroupBook
-from headrace_trainer.intake import Collector, Intake
+from headrace_trainer.intake import Intake
 from headrace_trainer.orders import OrderTemplate
 from headrace_trainer.ownership import OwnedJob
 
@@ -34,7 +35,10 @@ class TrainerWorld:
     def __init__(self, home: Path, store: Store, redis_url: str, job_type: str = "rl", **fields: Any) -> None:
         self.store, self.redis = store, connect(redis_url, retries=2)
         settings = Settings(
-            home=home, redis_url=redis_url, policy_url=fields.pop("policy_url", "http://127.0.0.1:9")
+            home=home,
+            redis_url=redis_url,
+            trainer_token="token",
+            policy_url=fields.pop("policy_url", "http://127.0.0.1:9"),
         )
         topology = Topology(device="cpu", dtype="float32", rollout_slots=4)
         self.context = Context(settings, store, self.redis, ArtifactStore(home / "artifacts"), topology)

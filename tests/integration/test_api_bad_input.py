@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -95,6 +96,55 @@ def test_bodies_that_are_no_objects_are_one_sentence(api: RunningApi) -> None:  
     assert httpx.put(f"{api.url}/jobs", headers=headers).json()["error"]["code"] == "method_not_allowed"
 
 
+def test_what_no_reader_could_keep_is_refused_before_it_is_stored(api: RunningApi) -> None:  # noqa: F811
+    headers = {"Authorization": f"Bearer {ALICE}", "Content-Type": "application/json"}
+    nested = "{" + '"a": {' * 300 + "}" * 301
+    for value, sentence in (
+        ("NaN", "NaN or Infinity"),
+        ("-Infinity", "NaN or Infinity"),
+        (r'"\ud800"', "surrogate"),
+        (r'"a\u0000b"', "NUL"),
+        (nested, "nests deeper than"),
+    ):
+        payload = api.rl_payload() | {"strict": False}
+        payload["data"]["config"]["judge"] = {"x": "VALUE"}
+        body = json.dumps(payload).replace('"VALUE"', value)
+        answer = httpx.post(f"{api.url}/api/rl/jobs", content=body.encode(), headers=headers)
+        assert answer.status_code == 422, value
+        assert sentence in answer.json()["detail"]
+        assert api.alice.list_jobs() == []
+    kept = api.rl_payload() | {"strict": False}
+    kept["data"]["config"]["judge"] = {"x": "a backslash: \\u0000"}
+    assert api.alice.create_rl_job(kept)["status"] == "queued"
+
+
+def test_one_idempotency_key_does_not_serve_two_kinds_of_job(api: RunningApi) -> None:  # noqa: F811
+    body = api.rl_payload()
+    api.alice.create_rl_job(body, "key")
+    assert "'key'" in refusal(Conflict, api.alice.create_eval_job, body, "key")
+
+
+def test_what_is_seldom_meant_is_said(api: RunningApi) -> None:  # noqa: F811
+    payload = api.rl_payload()
+    payload["data"]["config"] |= {
+        "policy": {"temperature": 0.3},
+        "training": {"rollouts": {"seeds": {"count": 3}}},
+        "evaluation": {"every_n_iters": 1, "seeds": [2, 3]},
+    }
+    job_id = api.alice.create_rl_job(payload)["job_id"]
+    told = {event["type"]: event for event in api.alice.events(job_id)}
+    assert told["rl.config.low_temperature"]["level"] == "warning"
+    assert told["rl.config.seeds_overlap"]["data"] == {"seeds": [2]}
+
+
+def test_a_greedy_training_temperature_of_another_client_becomes_neutral(api: RunningApi) -> None:  # noqa: F811
+    payload = api.rl_payload() | {"strict": False}
+    payload["data"]["config"]["rollout"] = {"policy_config": {"temperature": 0, "top_p": 0.9}}
+    job_id = api.alice.create_rl_job(payload)["job_id"]
+    told = {event["type"]: event["data"] for event in api.alice.events(job_id)}
+    assert told["rl.config.overridden"] == {"keys": ["[rollout.policy_config] temperature"]}
+
+
 def test_an_idempotency_key_of_a_refused_submission_can_be_used_again(api: RunningApi) -> None:  # noqa: F811
     wrong = api.rl_payload()
     wrong["data"]["config"]["foo"] = 1
@@ -107,6 +157,8 @@ def test_a_bad_line_of_a_dataset_is_named_and_nothing_is_kept(api: RunningApi, t
     path.write_bytes(GOOD_LINE * 2 + b'{"messages": [{"role": "robot"}]}\n')
     sentence = refusal(DataError, api.alice.upload_file, path)
     assert sentence.startswith("bad.jsonl, line 3: messages[0] has the role 'robot'")
+    path.write_bytes(GOOD_LINE.replace(b'"b"', rb'"\ud800"'))
+    assert "line 1: holds half of a surrogate pair" in refusal(DataError, api.alice.upload_file, path)
     path.write_bytes(b"\n")
     assert "holds no conversation" in refusal(DataError, api.alice.upload_file, path)
     assert "purpose" in refusal(DataError, api.alice.upload_file, path, "dancing")

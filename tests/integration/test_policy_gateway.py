@@ -189,7 +189,12 @@ def test_a_cut_off_reply_continues_with_the_templates_end_of_turn(stack: PolicyS
 
 
 @pytest.mark.parametrize(
-    "body", ["{", "[]", "{}", '{"messages": []}', '{"messages": [1]}', '{"messages": [{}]}']
+    "body",
+    [
+        *("{", "[]", "{}", '{"messages": []}', '{"messages": [1]}', '{"messages": [{}]}'),
+        pytest.param("[" * 100_000, id="deep"),
+        pytest.param(r'{"messages": [{"role": "user", "content": "\ud800"}]}', id="surrogate"),
+    ],
 )
 def test_a_request_that_is_no_chat_request_is_a_400(stack: PolicyStack, body: str):
     session = stack.open()

@@ -24,7 +24,7 @@ from headrace.contracts.trajectory import EventReward, Outcome, Rewards, Traject
 from headrace.queue import names
 from headrace.queue.alive import alive_key
 from headrace.queue.connect import connect
-from headrace.queue.streams import TRAINER_GROUP, StreamReader, open_stream, push
+from headrace.queue.streams import RECORDER_GROUP, TRAINER_GROUP, StreamReader, open_stream, push
 from headrace.store.migrate import upgrade
 from headrace.store.session import Store
 from headrace.store.tables import Attempt, EventRewardRow, Job, OutcomeRewardRow, Rollout, Trace
@@ -120,6 +120,20 @@ def test_a_trajectory_above_the_streams_limit_is_recorded_too(world: World) -> N
     world.recorder().record_once()
     with world.store.read() as session:
         assert session.get_one(Rollout, trajectory.rollout_id).outcome_reward == 1.0
+
+
+def test_an_entry_whose_delivery_was_lost_on_the_way_is_recorded(world: World) -> None:
+    """The answer to a read gets lost with its connection; the client asks again and gets only newer entries."""
+    world.add_job("job_a", status="succeeded")
+    recorder = world.recorder(close_after_s=0)
+    world.push("job_a", 0)
+    recorder.record_once()
+    world.push("job_a", 1)
+    world.redis.xreadgroup(RECORDER_GROUP, "reader", {names.trajectories("job_a"): ">"})
+    for _ in range(3):
+        recorder.record_once()
+    assert world.count(Rollout) == 2
+    assert not world.redis.exists(names.trajectories("job_a"))
 
 
 def test_a_crash_between_commit_and_acknowledgement_doubles_nothing(world: World) -> None:

@@ -17,7 +17,7 @@ from headrace.errors import JobFailed, StaleTimeline
 from headrace.queue import names
 from headrace.queue.send import send_order
 from headrace.queue.streams import TRAINER_GROUP, Verdict, push
-from headrace_trainer import intake as intake_module
+from headrace_trainer import collector as collector_module
 from headrace_trainer.intake import Intake
 
 pytestmark = pytest.mark.integration
@@ -25,8 +25,8 @@ pytestmark = pytest.mark.integration
 
 @pytest.fixture
 def world(tmp_path: Path, store, valkey_url: str, monkeypatch: pytest.MonkeyPatch) -> TrainerWorld:
-    monkeypatch.setattr(intake_module, "LOOK_FOR_LOST_S", 0.2)
-    monkeypatch.setattr(intake_module, "UNTAKEN_S", 0.5)
+    monkeypatch.setattr(collector_module, "LOOK_FOR_LOST_S", 0.2)
+    monkeypatch.setattr(collector_module, "UNTAKEN_S", 0.5)
     return TrainerWorld(tmp_path, store, valkey_url)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -128,6 +129,7 @@ def test_the_task_app_gets_every_key_and_the_rollouts_own_inference_url(job, pol
         ("no call", "no call reached the policy"),
         ("surrogate", "not Unicode"),
         ("deep", "cannot be kept"),
+        ("writable but not readable", "cannot be kept"),
         ("slow", "did not answer in time"),
         ("dripping", "did not answer in time"),
     ],
@@ -249,6 +251,23 @@ def test_a_lost_lease_ends_the_rollout_without_a_word(job, policy):
         until(lambda: next(iter(fake.sessions.values())).is_ended)
     assert job.reader.read_new(block_s=0.5) == []
     assert job.client.get(names.rollout_lease(job.job_id, order.rollout_id)) == b"1/another"
+
+
+def test_a_living_player_of_an_older_timeline_is_waited_for(job, policy, guess_url):
+    """It plays attempt 1, too, and renews its lease until it notices; the new order must outlast it."""
+    _, policy_url = policy
+    job.share_keys(KEY)
+    order = job.make_order(policy_url, guess_url, timeline=2)
+    job.client.set(names.timeline(job.job_id), 2)
+    lease = names.rollout_lease(job.job_id, order.rollout_id)
+    job.client.set(lease, f"{names.attempt_label(1, 1)}/another", px=1500)
+    job.send(order)
+    for _ in range(3):
+        time.sleep(0.6)
+        job.client.pexpire(lease, 1500)
+    job.client.delete(lease)
+    [entry] = job.wait_for(1)
+    assert entry.verdict is Verdict.ACCEPTED, entry.trajectory.reason
 
 
 def test_orders_that_are_not_wanted_are_no_ops(job, policy, guess_url):

@@ -151,6 +151,10 @@ class Recorder:
         return is_kept
 
     def _close_if_finished(self, job_id: str, stream: _Stream) -> None:
+        # Everything delivered is acknowledged by now, unless a dropped connection took the answer along.
+        if stream.reader.n_unacknowledged():
+            stream.has_unacknowledged = True
+            return
         with self.store.read() as session:
             job = session.get(Job, job_id)
         if job is None:
@@ -160,7 +164,7 @@ class Recorder:
             is_over = JobStatus(job.status).is_terminal and now() - since >= timedelta(
                 seconds=self.close_after_s
             )
-        if is_over and stream.reader.n_unacknowledged() == 0:
+        if is_over:
             close_stream(self.redis, job_id)
             self._streams.pop(job_id, None)
             logger.info("recorder.stream_closed", job_id=job_id)

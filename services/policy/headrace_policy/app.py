@@ -122,7 +122,8 @@ async def _agent_route(gateway: Gateway, request: Request) -> Response:
     )
     if not is_stream:
         return JSONResponse(_result(call))
-    include_usage = bool((body.get("stream_options") or {}).get("include_usage"))
+    options = body.get("stream_options")
+    include_usage = isinstance(options, dict) and bool(options.get("include_usage"))
     if is_finished:
         _result(call)  # an error known before the headers keeps its status
     stream = _stream(gateway, call, include_usage)
@@ -175,9 +176,14 @@ async def _stream(gateway: Gateway, call: CallTask, include_usage: bool) -> Asyn
 
 
 async def _json(request: Request) -> dict[str, Any]:
+    raw = await request.body()
     try:
-        body = json.loads(await request.body())
-    except (json.JSONDecodeError, UnicodeDecodeError) as error:
+        body = json.loads(raw)
+        if b"\\u" in raw:  # half of a surrogate pair parses, and no tokenizer takes it
+            json.dumps(body, ensure_ascii=False).encode()
+    except UnicodeEncodeError as error:
+        raise BadRequest("the request body holds half of a surrogate pair, which is no text") from error
+    except (ValueError, RecursionError) as error:
         raise BadRequest(f"the request body is not valid JSON: {error}") from error
     if not isinstance(body, dict):
         raise BadRequest("the request body must be a JSON object")

@@ -99,7 +99,8 @@ def _asked_max_tokens(request: dict[str, Any]) -> int | None:
 
 
 def _stop(value: Any) -> tuple[str, ...]:
-    stops = (value,) if isinstance(value, str) else tuple(value or ())
-    if not all(isinstance(stop, str) and stop for stop in stops):
+    stops = (value,) if isinstance(value, str) else tuple(value) if isinstance(value, list) else ()
+    is_other = value is not None and not isinstance(value, str | list)
+    if is_other or not all(isinstance(stop, str) and stop for stop in stops):
         raise BadRequest(f"stop must be a text or a list of texts, got {value!r}")
     return stops

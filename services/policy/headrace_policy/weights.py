@@ -11,7 +11,7 @@ from pathlib import Path
 
 from headrace.contracts.base import logprobs, token_ids
 from headrace.contracts.policy import PolicyVersion, ProbeRequest, ProbeResult
-from headrace.errors import BadRequest, Unavailable
+from headrace.errors import BadRequest, JobFailed, Unavailable
 from headrace_policy.engine_client import EngineClient, Sampled
 from headrace_policy.tied_head import reloadable
 from headrace_policy.versions import label
@@ -70,7 +70,7 @@ async def probe(engine: EngineClient, request: ProbeRequest) -> ProbeResult:
     cold = await _greedy(engine, request)
     cached = await _greedy(engine, request)
     if cold.token_ids != cached.token_ids:
-        raise Unavailable("the probe's continuation from the prefix cache differs from the cold one")
+        raise JobFailed("the probe's continuation from the prefix cache differs from the cold one")
     version = cold.spans[0].version
     if any(span.version != version for span in (*cold.spans, *cached.spans)):
         raise Unavailable("the weights changed while the probe ran")

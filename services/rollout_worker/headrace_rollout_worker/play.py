@@ -34,9 +34,8 @@ def play(order: RolloutOrder, tools: Tools) -> streams.Verdict | None:
     if unwanted := why_unwanted(tools.client, order):
         logger.info("rollout.skipped", reason=unwanted)
         return None
-    lease = Lease(
-        tools.client, names.rollout_lease(order.job_id, order.rollout_id), LEASE_S, str(order.attempt)
-    )
+    label = names.attempt_label(order.timeline, order.attempt)
+    lease = Lease(tools.client, names.rollout_lease(order.job_id, order.rollout_id), LEASE_S, label)
     if not _acquire(lease, order, tools):
         logger.info("rollout.skipped", reason="another worker plays it")
         return None
@@ -78,14 +77,20 @@ def _acquire(lease: Lease, order: RolloutOrder, tools: Tools) -> bool:
             raise WorkerStops("the worker stops")
         label, before_ms, left_ms = lease.holder(), left_ms, lease.left_ms()
         has_renewed = 0 < before_ms < left_ms - 100
-        if has_renewed and not (label or "0").isdigit():
-            return False
-        if has_renewed and int(label or 0) >= order.attempt:
+        if has_renewed and not _is_earlier(label, order):
             return False
         if time.monotonic() > deadline:
             return False
         time.sleep(0.5)
     return True
+
+
+def _is_earlier(label: str | None, order: RolloutOrder) -> bool:
+    """Whether a lease's label names an attempt that came before the order's."""
+    timeline, _, attempt = (label or "0.0").partition(".")
+    if not (timeline.isdigit() and attempt.isdigit()):
+        return False
+    return (int(timeline), int(attempt)) < (order.timeline, order.attempt)
 
 
 def _push(tools: Tools, trajectory: Trajectory, logger: BoundLogger) -> streams.Verdict:

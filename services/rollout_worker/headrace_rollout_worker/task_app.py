@@ -17,6 +17,8 @@ from headrace_rollout_worker.watch import DeadlinePassed, Watch
 
 IDENTITY_TTL_S = 60.0
 IDENTITY_WAIT_S = 5.0
+MAX_DEPTH = 150
+"""Nesting of an answer; JSON readers down the line stop at 200, and some of it is nested deeper there."""
 
 
 class TaskAppFailed(Exception):
@@ -131,7 +133,17 @@ def _parse(answer: Answer) -> dict[str, Any]:
         raise TaskAppFailed(f"the task app's answer is not JSON: {error}") from error
     if not isinstance(parsed, dict):
         raise TaskAppFailed(f"the task app's answer is a JSON {type(parsed).__name__}, not an object")
+    if _is_too_deep(parsed):
+        raise TaskAppFailed(f"the task app's answer cannot be kept: it nests deeper than {MAX_DEPTH}")
     return parsed
+
+
+def _is_too_deep(value: Any) -> bool:
+    level = [value]
+    for _ in range(MAX_DEPTH):
+        children = (v.values() if isinstance(v, dict) else v for v in level)
+        level = [child for some in children for child in some if isinstance(child, dict | list)]
+    return bool(level)
 
 
 def _text(value: Any) -> str | None:

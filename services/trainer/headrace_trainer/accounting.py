@@ -53,7 +53,6 @@ def rollout_metrics(
         max((history.staleness(version, current) for version in versions_of(t)), default=0)
         for t in trajectories
     ]
-    total_latency = sum(latencies)
     return {
         "reward.mean": statistics.fmean(returns),
         "reward.std": statistics.pstdev(returns),
@@ -65,8 +64,7 @@ def rollout_metrics(
         "length.sampled_max": max(sampled),
         "turns.mean": statistics.fmean(len(calls) for calls in answered),
         "tokens.sampled": sum(sampled),
-        "policy.latency_s": total_latency / max(len(latencies), 1),
-        "policy.tokens_per_s": sum(sampled) / total_latency if total_latency else 0.0,
+        "policy.latency_s": statistics.fmean(latencies) if latencies else 0.0,
         "health.invalid_action_rate": statistics.fmean(flags) if flags else 0.0,
         "staleness.mean": statistics.fmean(staleness),
         "staleness.max": max(staleness),

@@ -31,7 +31,7 @@ from headrace.store import jobs, ledger, plan
 from headrace.store.session import Store
 from headrace.store.tables import Job
 from headrace_trainer.context import Context
-from headrace_trainer.ownership import JobCancelled, OwnedJob, ProcessStopping
+from headrace_trainer.ownership import JobCancelled, OwnedJob, ProcessStopping, SlotLost
 
 LOOK_EVERY_S = 2
 
@@ -87,7 +87,7 @@ def run_next(
         )
         return False
     try:
-        job = _claim(context, waiting[0], stopping)
+        job = _claim(context, waiting[0], stopping, slot)
         if job is None:
             return False
         _say_why_they_wait(context, waiting[1:], f"the pool works on {job.job_id}")
@@ -104,7 +104,7 @@ def _needs_no_engine(context: Context, job_id: str) -> bool:
         return jobs.get_job(session, None, job_id).type == JobType.SFT
 
 
-def _claim(context: Context, job_id: str, stopping: threading.Event) -> OwnedJob | None:
+def _claim(context: Context, job_id: str, stopping: threading.Event, slot: SlotClaim) -> OwnedJob | None:
     owner = f"{socket.gethostname()}:{os.getpid()}"
     with context.store.write() as session:
         timeline = jobs.claim(session, job_id, owner)
@@ -112,7 +112,7 @@ def _claim(context: Context, job_id: str, stopping: threading.Event) -> OwnedJob
             return None
         row = jobs.get_job(session, None, job_id)
         session.refresh(row)
-    return OwnedJob(context, row, timeline, stopping)
+    return OwnedJob(context, row, timeline, stopping, lambda: slot.is_lost)
 
 
 def _run(job: OwnedJob, slot: SlotClaim, run: Run) -> None:
@@ -121,9 +121,10 @@ def _run(job: OwnedJob, slot: SlotClaim, run: Run) -> None:
         run(job, slot)
     except StaleTimeline as error:
         logger.warning("job.lost", job_id=job.job_id, reason=str(error))
-    except ProcessStopping:
+        job.hand_over()  # where only the engine has another owner; changes nothing where the job has
+    except (ProcessStopping, SlotLost) as reason:
         job.hand_over()
-        logger.info("job.handed_over", job_id=job.job_id)
+        logger.info("job.handed_over", job_id=job.job_id, reason=type(reason).__name__)
     except JobCancelled:
         _end(job, JobStatus.CANCELLED, "cancelled by its owner")
     except (redis.RedisError, OperationalError):

@@ -13,8 +13,9 @@ from headrace.ids import rollout_id
 from headrace.rl.credit import episode_return
 from headrace.rl.statistics import paired_difference
 from headrace.store.plan import PlannedRollout
+from headrace_trainer.collector import Collector
 from headrace_trainer.group_book import GroupBook
-from headrace_trainer.intake import Collector, Intake
+from headrace_trainer.intake import Intake
 from headrace_trainer.orders import OrderTemplate
 
 

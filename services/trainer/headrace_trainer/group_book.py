@@ -1,4 +1,4 @@
-"""Which rollouts an iteration waits for. A pure state machine: it decides, `intake` acts.
+"""Which rollouts an iteration waits for. A pure state machine: it decides, `collector` acts.
 
     ordered ──trajectory with a reward──► done
        │ └──infrastructure failure──► ordered again (attempt + 1), up to max_attempts
@@ -49,6 +49,8 @@ class Decision:
     """What the caller has to do after a record came in."""
 
     order_again: list[Member] = field(default_factory=list)
+    dead: Member | None = None
+    """It will not be played again."""
     replace: Group | None = None
 
 
@@ -88,12 +90,12 @@ class GroupBook:
         member.dead_reason, member.boundary = f"{reason} (attempt {attempt} of {self.max_attempts})", boundary
         alive = sum(m.dead_reason is None for m in group.members)
         if alive >= self.min_members or group.is_replaced:
-            return Decision()
+            return Decision(dead=member)
         group.is_replaced = True
         for other in group.members:
             if other.is_open:
                 other.dead_reason = "its group was replaced"
-        return Decision(replace=group)
+        return Decision(dead=member, replace=group)
 
     def open_members(self) -> list[Member]:
         return [member for group in self.groups for member in group.members if member.is_open]

@@ -14,7 +14,6 @@ from types import TracebackType
 from typing import Any, Self
 
 from sqlalchemy import update
-from sqlalchemy.exc import OperationalError
 from sqlmodel import Session, col
 
 from headrace import log
@@ -40,15 +39,28 @@ class ProcessStopping(Exception):
     """This process was asked to stop; the job stays running, for the next one to take over at once."""
 
 
+class SlotLost(Exception):
+    """Somebody else decides what the engine serves now; the job goes on when the engine is free again."""
+
+
 class OwnedJob:
     """A claimed job on its timeline. Every write checks that the timeline still owns the job."""
 
-    def __init__(self, context: Context, job: Job, timeline: int, stopping: threading.Event) -> None:
+    def __init__(
+        self,
+        context: Context,
+        job: Job,
+        timeline: int,
+        stopping: threading.Event,
+        is_slot_lost: Callable[[], bool] = lambda: False,
+    ) -> None:
         self.context, self.row, self.timeline = context, job, timeline
         self.job_id, self.org_id = job.job_id, job.org_id
         self.prefix = JobType(job.type).value
-        self._stopping = stopping
+        self._stopping, self._is_slot_lost = stopping, is_slot_lost
         self._cancelled, self._lost, self._done = threading.Event(), threading.Event(), threading.Event()
+        if job.cancel_requested:  # of an owner that died before it could
+            self._cancelled.set()
         self._last_event = time.monotonic()
         self._thread = threading.Thread(target=self._beat, name=f"lease {job.job_id}", daemon=True)
 
@@ -59,8 +71,7 @@ class OwnedJob:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._done.set()
-        self._thread.join()
+        self._stop_beating()
 
     def check(self) -> None:
         if self._lost.is_set():
@@ -69,6 +80,8 @@ class OwnedJob:
             raise JobCancelled
         if self._stopping.is_set():
             raise ProcessStopping
+        if self._is_slot_lost():
+            raise SlotLost
 
     def write(self, change: Callable[[Session], None]) -> None:
         """Run `change` in one transaction that this timeline must still own."""
@@ -95,12 +108,18 @@ class OwnedJob:
 
     def hand_over(self) -> None:
         """Let the lease lapse now, so that the next process need not wait for it."""
+        self._stop_beating()  # a renewal that is under way would undo it
         with suppress(StaleTimeline):
             self.write(
                 lambda session: session.execute(
                     update(Job).where(col(Job.job_id) == self.job_id).values(lease_expires_at=now())
                 )  # type: ignore[arg-type]
             )
+
+    def _stop_beating(self) -> None:
+        self._done.set()
+        if self._thread.is_alive():
+            self._thread.join()
 
     def _beat(self) -> None:
         expires = time.monotonic() + jobs.LEASE_S
@@ -111,8 +130,12 @@ class OwnedJob:
             except StaleTimeline:
                 self._lost.set()
                 return
-            except OperationalError as error:  # the database is away: the lease lapses by itself
-                logger.warning("lease.not_renewed", job_id=self.job_id, error=str(error))
+            except Exception as error:
+                # Mostly the database is away. Whatever it is: a silent end of this thread would leave a
+                # job that no cancellation reaches, so it is tried until the lease has lapsed.
+                logger.warning(
+                    "lease.not_renewed", job_id=self.job_id, error=f"{type(error).__name__}: {error}"
+                )
                 if time.monotonic() > expires:
                     self._lost.set()
                     return

@@ -6,11 +6,13 @@ the engine's answer to a fixed prompt is compared with the trainer's own logprob
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import httpx
 
+from headrace import log
 from headrace.artifacts.model_folder import architecture_hash, max_model_len
 from headrace.contracts.base import token_ids
 from headrace.contracts.policy import (
@@ -18,24 +20,42 @@ from headrace.contracts.policy import (
     ProbeRequest,
     ProbeResult,
     PublishRequest,
-    PublishResult,
     ServeSpec,
 )
-from headrace.errors import ConfigError, JobFailed, StaleTimeline
+from headrace.errors import ConfigError, JobFailed, StaleTimeline, Unavailable
 from headrace.queue.slots import SlotClaim
 from headrace_trainer.context import Context
 from headrace_trainer.proof import Proof
 
 ENGINE_START_S = 900.0
+REPAIR_S = 300.0
+"""A gateway that went away, or whose engine starts anew, is waited for so long."""
+REPAIR_PAUSE_S = 2.0
+GONE = (httpx.NetworkError, httpx.TimeoutException, httpx.RemoteProtocolError)
+"""What a request meets when the gateway is killed or starts; anything else would fail again."""
 PROBE_LIMITS = {"float32": 1e-4, "bfloat16": 5e-2, "float16": 5e-2}
 """Largest |engine - trainer| logprob of a probe token, by number format of the engine."""
 
 
-class PolicyLink:
-    """Control of a slot's engine for one job, under the slot's fence."""
+logger = log.get(__name__)
 
-    def __init__(self, context: Context, slot: SlotClaim, job_id: str, serve_id: str) -> None:
-        self._context, self._slot = context, slot
+
+class PolicyLink:
+    """Control of a slot's engine for one job, under the slot's fence.
+
+    A gateway that is killed costs the job a wait: the desired state is written again, and the gateway
+    finds it when it comes back. `on_repair` gets the reason of each such wait.
+    """
+
+    def __init__(
+        self,
+        context: Context,
+        slot: SlotClaim,
+        job_id: str,
+        serve_id: str,
+        on_repair: Callable[[str], None] = lambda reason: None,
+    ) -> None:
+        self._context, self._slot, self._on_repair = context, slot, on_repair
         self._job_id, self.serve_id = job_id, serve_id
         self._http = httpx.Client(
             base_url=context.settings.policy_url,
@@ -69,24 +89,50 @@ class PolicyLink:
         self._slot.wait_until_served(spec, ENGINE_START_S, tick)
         proof = Proof.read(Path(spec.model_path))
         if proof is not None and len(proof.prompt_ids) + len(proof.sampled_ids) <= spec.max_model_len:
-            result = self.probe(proof.prompt_ids, len(proof.sampled_ids))
+            result = self.probe(spec, proof.prompt_ids, len(proof.sampled_ids), tick)
             proof.check(result, PROBE_LIMITS[spec.dtype])
 
-    def publish(self, folder: Path, version: PolicyVersion) -> PublishResult:
-        """Swap the weights in place; requests in flight go on under the new ones."""
+    def publish(
+        self, spec: ServeSpec, folder: Path, version: PolicyVersion, tick: Callable[[], None]
+    ) -> ServeSpec:
+        """Swap the weights in place and return what is served then; requests in flight go on under them."""
+        wanted = spec.model_copy(update={"model_path": str(folder), "version": version})
         request = PublishRequest(
             serve_id=self.serve_id, fence=self._slot.fence, version=version, weights_path=str(folder)
         )
-        return PublishResult.model_validate(self._post("/admin/publish", request.model_dump(mode="json")))
+        try:
+            self._post("/admin/publish", request.model_dump(mode="json"))
+        except Unavailable as error:
+            self._repair(wanted, error, time.monotonic() + REPAIR_S, tick)
+        return wanted
 
-    def probe(self, prompt_ids: Sequence[int], n_tokens: int) -> ProbeResult:
+    def probe(
+        self, spec: ServeSpec, prompt_ids: Sequence[int], n_tokens: int, tick: Callable[[], None]
+    ) -> ProbeResult:
+        """Have the engine that serves `spec` continue the prompt."""
         request = ProbeRequest(
             serve_id=self.serve_id,
             fence=self._slot.fence,
             prompt_ids=token_ids(prompt_ids),
             n_tokens=n_tokens,
         )
-        return ProbeResult.model_validate(self._post("/admin/probe", request.model_dump(mode="json")))
+        deadline = time.monotonic() + REPAIR_S
+        while True:
+            try:
+                return ProbeResult.model_validate(self._post("/admin/probe", request.model_dump(mode="json")))
+            except Unavailable as error:
+                self._repair(spec, error, deadline, tick)
+
+    def _repair(self, spec: ServeSpec, error: Unavailable, deadline: float, tick: Callable[[], None]) -> None:
+        """Ask for `spec` once more and wait until it is served; raises JobFailed behind `deadline`."""
+        if time.monotonic() > deadline:
+            raise JobFailed(error.message) from error
+        logger.warning("policy.away", job_id=self._job_id, reason=error.message)
+        self._on_repair(error.message)
+        tick()
+        time.sleep(REPAIR_PAUSE_S)  # a killed gateway's last report may still be read
+        self._slot.serve(spec)
+        self._slot.wait_until_served(spec, max(1.0, deadline - time.monotonic()), tick)
 
     def close(self) -> None:
         self._http.close()
@@ -95,9 +141,12 @@ class PolicyLink:
         try:
             reply = self._http.post(path, json=body)
         except httpx.HTTPError as error:
-            raise JobFailed(
+            kind = Unavailable if isinstance(error, GONE) else JobFailed
+            raise kind(
                 f"the policy gateway at {self._context.settings.policy_url} did not answer {path}: {error!r}"
             ) from error
+        if reply.status_code == 503:
+            raise Unavailable(f"the policy gateway cannot do {path} now: {_sentence(reply)}")
         if reply.status_code == 409:
             raise StaleTimeline(f"the policy gateway refused {path}: {_sentence(reply)}")
         if reply.status_code >= 400:

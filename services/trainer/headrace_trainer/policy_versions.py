@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from pathlib import Path
 
 from headrace.contracts.policy import ServeSpec
 from headrace_trainer.policy_link import PROBE_LIMITS, PolicyLink, check_probe
@@ -30,13 +29,13 @@ class ServedPolicy:
         job.event(f"{job.prefix}.policy.ready", f"the policy serves version {run.version}", probe_max_abs=gap)
         return policy
 
-    def publish(self, run: RLRun, folder: Path) -> float:
+    def publish(self, run: RLRun) -> float:
         """Swap the run's weights in and prove it; returns the probe's largest difference."""
-        self.link.publish(folder, run.version)
+        self.spec = self.link.publish(self.spec, run.folder, run.version, run.job.check)
         return self.prove(run)
 
     def prove(self, run: RLRun) -> float:
         prompt = probe_prompt(run.model.config.vocab_size, max_model_len=self.spec.max_model_len)
-        result = self.link.probe(prompt, N_TOKENS)
+        result = self.link.probe(self.spec, prompt, N_TOKENS, run.job.check)
         scored = score(run.model, prompt, result.sampled_ids)
         return check_probe(result, scored, run.version, PROBE_LIMITS[self.spec.dtype])

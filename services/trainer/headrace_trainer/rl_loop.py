@@ -24,8 +24,9 @@ from headrace.queue.slots import SlotClaim
 from headrace.store import jobs, metrics
 from headrace.store.models import model_id
 from headrace_trainer import accounting, evaluation
+from headrace_trainer.collector import Collector
 from headrace_trainer.group_book import GroupBook
-from headrace_trainer.intake import Collector, Intake
+from headrace_trainer.intake import Intake
 from headrace_trainer.lesson import Lesson, lesson_of
 from headrace_trainer.ownership import OwnedJob
 from headrace_trainer.policy_link import PolicyLink
@@ -38,16 +39,35 @@ from headrace_trainer.step import StepMetrics, rl_step
 def run_rl(job: OwnedJob, slot: SlotClaim) -> None:
     """Run the job to its last iteration. Each wait in here looks at cancellation and at the lease."""
     run = RLRun.start_or_resume(job)
-    link = PolicyLink(job.context, slot, job.job_id, f"{job.job_id}.t{job.timeline}")
+    if run.iteration < run.config.iterations or run.unreported:
+        _train(run, slot)
+    _finish(run)
+
+
+def _train(run: RLRun, slot: SlotClaim) -> None:
+    job = run.job
+
+    def tell(reason: str) -> None:
+        job.event("rl.policy.away", f"waiting for the policy: {reason}", level="warning")
+
+    link = PolicyLink(job.context, slot, job.job_id, f"{job.job_id}.t{job.timeline}", tell)
     try:
         policy = ServedPolicy.start(run, link)
         intake = Intake.take_over(job, run.can_use)
         _announce(run)
+        _complete_restored(run, policy, intake)
         while run.iteration < run.config.iterations:
             _iterate(run, policy, intake)
     finally:
         link.close()
-    _finish(run)
+
+
+def _complete_restored(run: RLRun, policy: ServedPolicy, intake: Intake) -> None:
+    """Evaluate and report the restored iteration where the kill came behind its checkpoint."""
+    if run.unreported:
+        run.seconds = {}
+        values, run.unreported = run.unreported, {}
+        _report(run, {**values, **_evaluate_when_due(run, policy, intake)}, None)
 
 
 def _iterate(run: RLRun, policy: ServedPolicy, intake: Intake) -> None:
@@ -73,9 +93,9 @@ def _iterate(run: RLRun, policy: ServedPolicy, intake: Intake) -> None:
     _account(run, collector.book, lesson, learnt)
     intake.leftovers += collector.entry_ids
     _make_durable(run, intake, values)
-    if learnt.n_optimizer_steps:
+    if str(run.folder) != policy.spec.model_path:  # without a step, too: the folder served so far may go
         with run.timed("publish"):
-            values["probe.max_abs"] = policy.publish(run, run.folder)
+            values["probe.max_abs"] = policy.publish(run)
     values |= _evaluate_when_due(run, policy, intake)
     _report(run, values, learnt.skipped_reason)
 
@@ -104,6 +124,7 @@ def _metrics_before(run: RLRun, book: GroupBook, lesson: Lesson) -> dict[str, fl
         **measured,
         **accounting.outcome_counts(book),
         "group.zero_variance_share": lesson.zero_variance_share,
+        "policy.tokens_per_s": measured["tokens.sampled"] / run.seconds["time.rollout_s"],
     }
 
 
@@ -220,3 +241,4 @@ def _finish(run: RLRun) -> None:
         )
 
     run.job.write(write)
+    run.saver.drop_weights()

@@ -14,7 +14,7 @@ import torch
 from headrace.config.rl import RLConfig
 from headrace.contracts.policy import PolicyVersion
 from headrace.contracts.trajectory import Trajectory
-from headrace.ids import TRAIN
+from headrace.ids import EVAL, TRAIN
 from headrace.rl.seeds import SeedSchedule
 from headrace.rl.staleness import PolicyHistory
 from headrace.store import metrics
@@ -25,6 +25,8 @@ from headrace_trainer.model import load_policy, weights_hash
 from headrace_trainer.optimizer import make_optimizer
 from headrace_trainer.ownership import OwnedJob
 from headrace_trainer.saving import Saver
+
+RESUME_PATIENCE_S = 120.0
 
 
 @dataclass
@@ -47,6 +49,8 @@ class RLRun:
     step: int = 0
     seed_position: int = 0
     weights_sha256: str = ""
+    unreported: dict[str, float] = field(default_factory=dict)
+    """Metrics of the restored iteration, when the kill came before they were written."""
     seconds: dict[str, float] = field(default_factory=dict)
     """Time of the present iteration by stage."""
 
@@ -56,7 +60,14 @@ class RLRun:
         config, context = RLConfig.model_validate(job.row.config), job.context
         with context.store.read() as session:
             base = resolve_model(session, job.org_id, config.model.start, context.settings)
-        facts = task_facts.ask(context, job.org_id, config.services.task_url)
+        facts = task_facts.ask(
+            context,
+            job.org_id,
+            config.services.task_url,
+            # What brought the trainer down may have brought down the task app, too.
+            patience_s=RESUME_PATIENCE_S if job.timeline > 1 else 0,
+            tick=job.check,
+        )
         rollouts, training = config.training.rollouts, config.training
         seeds = task_facts.training_seeds(config.training_seeds, facts, rollouts.split)
         lowest = facts.reward_range[0] if facts.reward_range else None
@@ -87,38 +98,29 @@ class RLRun:
         if found:
             run._take_up(read_checkpoint(folder))
         saving.undo_after(job, run.saver, run.iteration)
-        run._restore_metrics(found[0].metrics if found else {})
+        with context.store.read() as session:
+            if found and not metrics.has_step(session, job.job_id, run.iteration):
+                run.unreported = dict(found[0].metrics)
         return run
 
     def _take_up(self, state: TrainerState) -> None:
         restore(self.folder, self.model, self.optimizer)
         self.iteration, self.step, self.seed_position = state.iteration, state.step, state.seed_position
         self.version = PolicyVersion(timeline=self.job.timeline, n=state.version.n)
-        self.history = state.history.append(self.version)
-
-    def _restore_metrics(self, values: dict[str, float]) -> None:
-        """Write the points of the restored iteration when the kill came before they were."""
-        if not self.iteration or not values:
-            return
-        with self.job.context.store.read() as session:
-            if metrics.has_step(session, self.job.job_id, self.iteration):
-                return
-        self.job.write(
-            lambda session: metrics.write(
-                session, self.job.org_id, self.job.job_id, self.iteration, values, "training"
-            )
-        )
+        self.history = state.history
+        # Owners in between, killed before a checkpoint of theirs, served these very weights first.
+        for timeline in range(state.version.timeline + 1, self.job.timeline + 1):
+            self.history = self.history.append(PolicyVersion(timeline=timeline, n=state.version.n))
 
     def can_use(self, trajectory: Trajectory) -> bool:
         """Whether a trajectory accepted before this timeline may still be trained on, at staleness 0."""
         versions = [span.version for call in trajectory.calls for span in call.version_spans]
-        return (
-            trajectory.purpose == TRAIN
-            and trajectory.iteration == self.iteration + 1
-            and all(
-                self.history.contains(version) and self.history.staleness(version, self.version) == 0
-                for version in versions
-            )
+        awaited = {(TRAIN, self.iteration + 1)}
+        if self.unreported:
+            awaited.add((EVAL, self.iteration))
+        return (trajectory.purpose, trajectory.iteration) in awaited and all(
+            self.history.contains(version) and self.history.staleness(version, self.version) == 0
+            for version in versions
         )
 
     def state(self) -> TrainerState:

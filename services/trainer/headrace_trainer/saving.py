@@ -18,8 +18,9 @@ from sqlmodel import Session, col
 
 from headrace.artifacts.files import read_manifest, seal_folder
 from headrace.contracts.policy import PolicyVersion
+from headrace.errors import StaleTimeline
 from headrace.ids import new_id
-from headrace.store import checkpoints, ledger, metrics
+from headrace.store import checkpoints, ledger, metrics, plan
 from headrace.store.tables import Checkpoint, Job, LedgerEntry
 from headrace_trainer.checkpoint import TrainerState, drop_trainer_state, write_checkpoint
 from headrace_trainer.model import save_policy
@@ -81,7 +82,11 @@ class Saver:
             history=state.history.to_json(),
             metrics=values,
         )
-        self.job.write(lambda session: self._commit(session, row))
+        try:
+            self.job.write(lambda session: self._commit(session, row))
+        except StaleTimeline:
+            shutil.rmtree(final, ignore_errors=True)  # no row will ever name it
+            raise
         self.pending = []
         self._forget_old()
         self.cost_s = time.monotonic() - began
@@ -99,12 +104,16 @@ class Saver:
             shutil.rmtree(folder, ignore_errors=True)
         return final
 
+    def drop_weights(self) -> None:
+        """Remove what `save_weights` left; a finished job's engine serves its last checkpoint."""
+        shutil.rmtree(self.folder.parent / "weights", ignore_errors=True)
+
     def _commit(self, session: Session, row: Checkpoint) -> None:
         session.add(row)
         ledger.add(session, self.pending)
-        ledger.close_iterations(
-            session, self.job.job_id, row.iteration, "undone by a restart, not planned again"
-        )
+        undone = "undone by a restart, not planned again"
+        plan.cancel_undone(session, row.job_id, row.iteration, self.job.timeline, undone)
+        ledger.close_iterations(session, row.job_id, row.iteration, undone)
         session.execute(update(Job).where(col(Job.job_id) == row.job_id).values(iteration=row.iteration))
         if row.is_kept:
             self.job.add_event(

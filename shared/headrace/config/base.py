@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from pydantic import BaseModel, ConfigDict
 
 
@@ -22,3 +24,12 @@ def _is_set(section: BaseModel, path: list[str]) -> bool:
     if name not in section.model_fields_set or value is None:
         return False
     return _is_set(value, deeper) if deeper else True
+
+
+def refuse_difference(names: str, *values: Any) -> None:
+    """Raise ValueError when keys of one meaning (None: not set) differ."""
+    given = {value for value in values if value is not None}
+    if len(given) > 1:
+        raise ValueError(
+            f"{names} mean the same and differ ({' and '.join(map(str, sorted(given)))}); keep one"
+        )

@@ -2,21 +2,31 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Literal, Self
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from headrace.config.base import Section
-from headrace.config.rl import Policy, Rollout
-from headrace.config.sections import Backend, FreeTable, Model, cycled_ops
+from headrace.config.sections import (
+    AGENT_OPS,
+    Address,
+    Backend,
+    Episode,
+    FreeTable,
+    Model,
+    Reply,
+    Seed,
+    Tags,
+    cycled_ops,
+)
 
 
 class EvaluationJob(Section):
     """`[evaluation_job]`."""
 
-    task_url: str
+    task_url: Address
     """Base URL of the task app."""
-    seeds: tuple[int, ...] = Field(min_length=1)
+    seeds: tuple[Seed, ...] = Field(min_length=1)
     samples: int = Field(default=1, ge=1)
     """Episodes per seed."""
     temperature: float = Field(default=1.0, ge=0)
@@ -42,10 +52,22 @@ class EvalConfig(Section):
     model: Model
     evaluation_job: EvaluationJob
     backend: Backend = Backend()
-    rollout: Rollout = Rollout()
-    policy: Policy = Policy()
-    tags: dict[str, str | int | float | bool] = {}
+    rollout: Episode = Episode()
+    policy: Reply = Reply()
+    tags: Tags = {}
     data: FreeTable = {}
+
+    @model_validator(mode="after")
+    def _keys_agree(self) -> Self:
+        if not any(op in AGENT_OPS for op in self.ops):
+            raise ValueError(f'ops = {list(self.ops)} never asks the policy; add "agent"')
+        asked = self.rollout.policy_config.get("temperature")
+        if asked not in (None, self.evaluation_job.temperature):
+            raise ValueError(
+                f"[rollout.policy_config] temperature = {asked} and [evaluation_job] temperature = "
+                f"{self.evaluation_job.temperature:g} mean the same and differ; keep the second"
+            )
+        return self
 
     @property
     def max_turns(self) -> int:

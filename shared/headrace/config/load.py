@@ -82,7 +82,7 @@ def load(raw: dict[str, Any], job_type: JobType, *, strict: bool) -> Loaded:
     try:
         config = model.model_validate(kept)
     except ValidationError as error:
-        problems += [_sentence(detail) for detail in error.errors(include_url=False)]
+        problems += [_sentence(d) for d in error.errors(include_url=False) if not _is_other_branch(d)]
         raise ConfigError("; ".join(problems), problems=problems) from None
     if problems:
         raise ConfigError("; ".join(problems), problems=problems)
@@ -134,12 +134,35 @@ def _unknown_sentence(path: tuple[str, ...], valid: list[str]) -> str:
     return f"unknown key {_dotted(path)}: {hint}"
 
 
+def _is_label(part: str | int) -> bool:
+    """Whether a part of an error's location names a branch of a union and no key."""
+    return isinstance(part, str) and ("[" in part or part[:1].isupper())
+
+
+def _is_other_branch(detail: Any) -> bool:
+    """Of a list or a table (`seeds`) only the branch that the value's kind asks for has a say."""
+    if not detail["loc"] or not _is_label(detail["loc"][-1]):
+        return False
+    is_table = isinstance(detail["input"], dict)
+    return detail["type"] == "model_type" or (detail["type"] == "tuple_type" and is_table)
+
+
+_PLAIN = {
+    "tuple_type": "must be a list",
+    "dict_type": "must be a table",
+    "model_type": "must be a table",
+    "string_type": "must be text",
+    "too_short": "must not be empty",
+}
+"""Words for what the validator says in Python's."""
+
+
 def _sentence(detail: Any) -> str:
-    message = detail["msg"].removeprefix("Value error, ")
-    location = tuple(part for part in detail["loc"] if not (isinstance(part, str) and part[:1].isupper()))
+    message = _PLAIN.get(detail["type"]) or detail["msg"].removeprefix("Value error, ")
+    location = tuple(part for part in detail["loc"] if not _is_label(part))
     if detail["type"] == "missing":
         return f"missing key {_dotted(location)}"
-    if not location:
+    if not location or message.startswith("["):
         return message
     value = detail.get("input")
     shown = f" = {value!r}" if isinstance(value, str | int | float | bool) else ""

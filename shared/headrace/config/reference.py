@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from types import NoneType, UnionType
-from typing import Any, Literal, Union, get_args, get_origin
+from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
@@ -72,6 +72,8 @@ def _type(annotation: Any) -> str:
         return ", ".join(f"`{value!r}`".replace("'", '"') for value in arguments)
     if origin in (Union, UnionType):
         return " or ".join(_type(option) for option in arguments if option is not NoneType)
+    if origin is Annotated:
+        return _type(arguments[0])
     if origin is tuple:
         return f"list of {_type(arguments[0])}"
     if origin is dict:

@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import Any, Literal, Self
 
 from pydantic import Field, model_validator
 
-from headrace.config.base import Section, keys_present
+from headrace.config.base import Section, keys_present, refuse_difference
+from headrace.config.rollouts import Rollout, Rollouts, SeedRange
 from headrace.config.sections import (
     AGENT_OPS,
+    MAX_TURNS,
     Backend,
     Compute,
     Evaluation,
     FreeTable,
     Model,
+    Reply,
     Services,
+    Tags,
     cycled_ops,
 )
 
@@ -28,59 +33,6 @@ class Algorithm(Section):
     """`grpo` uses a ratio per token; `gspo` one per sequence."""
 
 
-class Rollout(Section):
-    """`[rollout]`: the episode as the task app plays it."""
-
-    env_name: str | None = None
-    policy_name: str | None = None
-    env_config: FreeTable = {}
-    """Passed to the task app as `env.config`."""
-    policy_config: FreeTable = {}
-    """Passed to the task app as `policy.config`; `temperature` and `max_tokens` act as defaults of `[policy]`."""
-    ops: tuple[str, ...] = ()
-    """One episode's plan; absent means `agent`, `env` in turn, `max_turns` times. Shorter plans are cycled."""
-    max_turns: int | None = Field(default=None, ge=1)
-    max_concurrent_rollouts: int | None = Field(default=None, ge=1)
-    """Rollouts of this job in flight at once."""
-    episodes_per_batch: int | None = Field(default=None, ge=1)
-    """Rollouts per iteration; must equal prompts times rollouts per prompt."""
-    batches_per_step: int = Field(default=1, ge=1)
-    """Batches whose gradients make one optimiser step."""
-
-
-class SeedRange(Section):
-    start: int = 0
-    count: int = Field(ge=1)
-
-
-class Rollouts(Section):
-    """`[training.rollouts]`: which tasks are played, how often, and what a failure means."""
-
-    prompts_per_iteration: int | None = Field(default=None, ge=1)
-    """Tasks (groups) per iteration."""
-    rollouts_per_prompt: int | None = Field(default=None, ge=2)
-    """Members of a group."""
-    max_concurrent: int | None = Field(default=None, ge=1)
-    seeds: tuple[int, ...] | SeedRange | None = None
-    """Training seeds: a list, or `{start, count}`; absent means the task app's own range."""
-    split: str | None = None
-    """Dataset split passed to the task app in `env.config`."""
-    seed_order: Literal["shuffle", "sequential"] = "shuffle"
-    """Order within an epoch; seeds are drawn without replacement."""
-    max_turns: int | None = Field(default=None, ge=1)
-    ops: tuple[str, ...] = ()
-    deadline_s: float = Field(default=600.0, gt=0)
-    """Whole time of one attempt at one rollout."""
-    max_attempts: int = Field(default=3, ge=1)
-    """Attempts at one rollout before its group is replaced by a fresh seed."""
-    failure_reward: float | None = Field(default=None, allow_inf_nan=False)
-    """Return of an episode that the policy broke; absent means the task app's declared minimum."""
-    min_group_members: int | None = Field(default=None, ge=2)
-    """Scored members that a group needs; absent means all of them."""
-    record: FreeTable = {}
-    """`trace = false` leaves messages and observations out of the stored traces."""
-
-
 class Training(Section):
     """`[training]`: the optimiser's side of an iteration."""
 
@@ -91,7 +43,7 @@ class Training(Section):
     """Prompts per optimiser step (a wire unit: elsewhere a batch counts rollouts)."""
     group_size: int | None = Field(default=None, ge=2)
     """Same as `[training.rollouts] rollouts_per_prompt`."""
-    max_turns: int | None = Field(default=None, ge=1)
+    max_turns: int | None = Field(default=None, ge=1, le=MAX_TURNS)
     learning_rate: float = Field(default=1e-6, gt=0)
     warmup_steps: int = Field(default=0, ge=0)
     weight_decay: float = Field(default=0.0, ge=0)
@@ -130,22 +82,13 @@ class Training(Section):
     """Weights are published and proven after each iteration."""
 
 
-class Policy(Section):
+class Policy(Reply):
     """`[policy]`: how the policy samples."""
 
     temperature: float | None = Field(default=None, gt=0)
     """Absent means `[rollout.policy_config] temperature`, else 1."""
-    max_tokens: int | None = Field(default=None, ge=1)
-    """Bound of one reply."""
-    max_model_len: int | None = Field(default=None, ge=16)
-    """Longest sequence the engine holds; absent means the model's own limit."""
     seeded: Literal["auto"] | bool = "auto"
-    """A seed per call: `auto` is on at staleness 0 and in evaluation."""
-    constrained: Literal[False] = False
-    """Grammar-constrained decoding samples from another distribution than is scored, so RL refuses it."""
-    history: Literal["exact", "template"] = "exact"
-    top_p: Literal[1] | None = None
-    top_k: Literal[-1, 0] | None = None
+    """A seed per call: `auto` is on at staleness 0; evaluations always have one."""
 
 
 NOT_USED = (
@@ -153,6 +96,9 @@ NOT_USED = (
     *("training.log_interval", "training.weight_sync"),
 )
 """Accepted for other clients' sake and without effect; each job's events name those present."""
+
+
+MAX_ITERATIONS = 10**9
 
 
 class RLConfig(Section):
@@ -169,7 +115,7 @@ class RLConfig(Section):
     training: Training = Training()
     policy: Policy = Policy()
     evaluation: Evaluation | None = None
-    tags: dict[str, str | int | float | bool] = {}
+    tags: Tags = {}
     data: FreeTable = {}
     topology: FreeTable | None = None
     vllm: FreeTable | None = None
@@ -188,32 +134,39 @@ class RLConfig(Section):
             raise ValueError('[algorithm] variety = "gspo" is not trained yet; use "grpo"')
         if self.algorithm.method == "reinforce":
             raise ValueError('[algorithm] method = "reinforce" is not trained yet; use "policy_gradient"')
-        for names, values in (
-            (
-                "[training] group_size and [training.rollouts] rollouts_per_prompt",
-                (self.training.group_size, self.training.rollouts.rollouts_per_prompt),
-            ),
-            (
-                "[training] max_turns, [training.rollouts] max_turns and [rollout] max_turns",
-                (self.training.max_turns, self.training.rollouts.max_turns, self.rollout.max_turns),
-            ),
-            (
-                "[training.rollouts] max_concurrent and [rollout] max_concurrent_rollouts",
-                (self.training.rollouts.max_concurrent, self.rollout.max_concurrent_rollouts),
-            ),
-            (
-                "[training.rollouts] prompts_per_iteration and [training] batch_size x [rollout] batches_per_step",
-                (
-                    self.training.rollouts.prompts_per_iteration,
-                    self.training.batch_size and self.training.batch_size * self.rollout.batches_per_step,
-                ),
-            ),
-        ):
-            given = {value for value in values if value is not None}
-            if len(given) > 1:
-                raise ValueError(
-                    f"{names} mean the same and differ ({' and '.join(map(str, sorted(given)))}); keep one"
-                )
+        training, rollouts, rollout = self.training, self.training.rollouts, self.rollout
+        refuse_difference(
+            "[training] group_size and [training.rollouts] rollouts_per_prompt",
+            training.group_size,
+            rollouts.rollouts_per_prompt,
+        )
+        refuse_difference(
+            "[training] max_turns, [training.rollouts] max_turns and [rollout] max_turns",
+            training.max_turns,
+            rollouts.max_turns,
+            rollout.max_turns,
+        )
+        refuse_difference(
+            "[training.rollouts] max_concurrent and [rollout] max_concurrent_rollouts",
+            rollouts.max_concurrent,
+            rollout.max_concurrent_rollouts,
+        )
+        refuse_difference(
+            "[training.rollouts] prompts_per_iteration and [training] batch_size x [rollout] batches_per_step",
+            rollouts.prompts_per_iteration,
+            training.batch_size and training.batch_size * rollout.batches_per_step,
+        )
+        refuse_difference(
+            "[training.rollouts] ops and [rollout] ops", rollouts.ops or None, rollout.ops or None
+        )
+        return self
+
+    @model_validator(mode="after")
+    def _plan_is_possible(self) -> Self:
+        if self.rollout.batches_per_step > 1 and self.training.batch_size is None:
+            raise ValueError(
+                "[rollout] batches_per_step counts batches of [training] batch_size; set that, too"
+            )
         planned = self.prompts_per_iteration * self.group_size
         if self.rollout.episodes_per_batch not in (None, planned):
             raise ValueError(
@@ -227,6 +180,22 @@ class RLConfig(Section):
             )
         if not any(op in AGENT_OPS for op in self.ops):
             raise ValueError(f'ops = {list(self.ops)} never asks the policy; add "agent"')
+        seeds = self.training.rollouts.seeds
+        if isinstance(seeds, tuple) and len(set(seeds)) != len(seeds):
+            twice = next(seed for seed, n in Counter(seeds).items() if n > 1)
+            raise ValueError(f"[training.rollouts] seeds holds {twice} more than once; list each seed once")
+        if seeds == ():
+            raise ValueError(
+                "[training.rollouts] seeds is an empty list; list task seeds or give {start, count}"
+            )
+        if self.policy.temperature is None and self.rollout.policy_config.get("temperature") == 0:
+            raise ValueError(
+                "[rollout.policy_config] temperature = 0 makes all members of a group alike; use one above 0"
+            )
+        if self.iterations > MAX_ITERATIONS:
+            raise ValueError(
+                f"[training] num_epochs x iterations_per_epoch = {self.iterations} is above {MAX_ITERATIONS}"
+            )
         return self
 
     # Derived values: the one place where keys of one meaning are resolved.
@@ -270,6 +239,17 @@ class RLConfig(Section):
         if isinstance(seeds, SeedRange):
             return tuple(range(seeds.start, seeds.start + seeds.count))
         return seeds
+
+    @property
+    def evaluated_training_seeds(self) -> tuple[int, ...]:
+        """Seeds of `[evaluation]` that occur among the config's training seeds, where both play one split."""
+        if self.evaluation is None or self.evaluation.split not in (None, self.split):
+            return ()
+        seeds = self.training.rollouts.seeds or ()
+        trained = (
+            range(seeds.start, seeds.start + seeds.count) if isinstance(seeds, SeedRange) else set(seeds)
+        )
+        return tuple(seed for seed in self.evaluation.seeds if seed in trained)
 
     @property
     def temperature(self) -> float:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal, Self
+from typing import Annotated, Any, Literal, Self
+from urllib.parse import urlsplit
 
-from pydantic import Field, model_validator
+from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 
 from headrace.config.base import Section
 
@@ -50,13 +51,32 @@ class Compute(Section):
     nodes: int | None = None
 
 
+def _address(url: str) -> str:
+    try:
+        parts = urlsplit(url)
+        is_address = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+    except ValueError:
+        is_address = False
+    if not is_address or url != url.strip():
+        raise ValueError("is no address; write it like http://127.0.0.1:8790")
+    return url
+
+
+Address = Annotated[str, AfterValidator(_address)]
+"""An http(s) URL with a host."""
+
+
 class Services(Section):
     """`[services]`: addresses of what the job needs."""
 
-    task_url: str
+    task_url: Address
     """Base URL of the task app as the workers reach it."""
-    policy_url: str | None = None
+    policy_url: Address | None = None
     """Base URL of the policy gateway as this task app reaches it; overrides HEADRACE_POLICY_PUBLIC_URL."""
+
+
+Seed = Annotated[int, Field(ge=-(2**63), lt=2**63)]
+"""A task seed: whatever 64 bits hold, as the database keeps it."""
 
 
 class Evaluation(Section):
@@ -64,7 +84,7 @@ class Evaluation(Section):
 
     every_n_iters: int = Field(default=0, ge=0)
     """Evaluate after each so many iterations; 0 means never."""
-    seeds: tuple[int, ...] = ()
+    seeds: tuple[Seed, ...] = ()
     """Task seeds to play; they should not occur among the training seeds."""
     samples: int = Field(default=1, ge=1)
     """Episodes per seed."""
@@ -74,6 +94,12 @@ class Evaluation(Section):
     """Split passed to the task app in `env.config`; absent means the rollouts' split."""
     instances: int | None = Field(default=None, ge=1)
     """Use only the first so many seeds."""
+
+    @model_validator(mode="after")
+    def _has_seeds_when_due(self) -> Self:
+        if self.every_n_iters and not self.seeds:
+            raise ValueError("[evaluation] every_n_iters needs `seeds`: list the task seeds to play")
+        return self
 
 
 AGENT_OPS = ("agent", "policy", "model")
@@ -93,3 +119,67 @@ def cycled_ops(plan: tuple[str, ...], max_turns: int) -> tuple[str, ...]:
 
 FreeTable = dict[str, Any]
 """A table whose keys are the user's own."""
+
+
+def _sampling_values(table: FreeTable) -> FreeTable:
+    """Refuses, in a table that is passed on, values of the two keys that act here, too."""
+    temperature, max_tokens = table.get("temperature"), table.get("max_tokens")
+    if temperature is not None and (not _is_number(temperature) or not 0 <= temperature < float("inf")):
+        raise ValueError(f"temperature = {temperature!r} must be a number of at least 0")
+    if max_tokens is not None and (
+        not isinstance(max_tokens, int) or isinstance(max_tokens, bool) or max_tokens < 1
+    ):
+        raise ValueError(f"max_tokens = {max_tokens!r} must be a whole number of at least 1")
+    return table
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+PolicyConfig = Annotated[FreeTable, AfterValidator(_sampling_values)]
+"""A free table in which `temperature` and `max_tokens` act."""
+
+MAX_TURNS = 10_000
+"""Calls of the policy in one episode, at most."""
+
+
+def _tag_values(tags: Any) -> Any:
+    if isinstance(tags, dict):
+        for name, value in tags.items():
+            if not isinstance(value, str | int | float | bool):
+                raise ValueError(f"{name} = {value!r} must be text, a number, true or false")
+    return tags
+
+
+Tags = Annotated[dict[str, str | int | float | bool], BeforeValidator(_tag_values)]
+"""A free table of plain values, by which jobs are found again."""
+
+
+class Episode(Section):
+    """`[rollout]`: the episode as the task app plays it."""
+
+    env_name: str | None = None
+    policy_name: str | None = None
+    env_config: FreeTable = {}
+    """Passed to the task app as `env.config`."""
+    policy_config: PolicyConfig = {}
+    """Passed to the task app as `policy.config`; `temperature` and `max_tokens` act as defaults of `[policy]`."""
+    ops: tuple[str, ...] = ()
+    """One episode's plan; absent means `agent`, `env` in turn, `max_turns` times. Shorter plans are cycled."""
+    max_turns: int | None = Field(default=None, ge=1, le=MAX_TURNS)
+
+
+class Reply(Section):
+    """`[policy]`: how the policy is asked."""
+
+    max_tokens: int | None = Field(default=None, ge=1)
+    """Bound of one reply."""
+    max_model_len: int | None = Field(default=None, ge=16)
+    """Longest sequence the engine holds; absent means the model's own limit."""
+    constrained: Literal[False] = False
+    """Grammar-constrained decoding samples from another distribution than is scored, so it is refused."""
+    history: Literal["exact", "template"] = "exact"
+    """`exact` keeps the tokens of earlier turns; `template` renders the template's own history anew."""
+    top_p: Literal[1] | None = None
+    top_k: Literal[-1, 0] | None = None

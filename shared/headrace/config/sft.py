@@ -6,8 +6,8 @@ from typing import Literal, Self
 
 from pydantic import Field, model_validator
 
-from headrace.config.base import Section, keys_present
-from headrace.config.sections import Backend, Compute, FreeTable
+from headrace.config.base import Section, keys_present, refuse_difference
+from headrace.config.sections import Backend, Compute, FreeTable, Tags
 
 
 class Algorithm(Section):
@@ -26,6 +26,7 @@ class Job(Section):
     data: str | None = None
     """Chat JSONL with one conversation a line; relative to the working directory."""
     data_path: str | None = None
+    """Same as data."""
     poll_seconds: int | None = None
     """Accepted for other clients; no effect."""
 
@@ -108,18 +109,15 @@ class SFTConfig(Section):
     training: Training = Training()
     hyperparameters: Hyperparameters = Hyperparameters()
     lora: FreeTable | None = None
-    tags: dict[str, str | int | float | bool] = {}
+    tags: Tags = {}
 
     @model_validator(mode="after")
     def _keys_agree(self) -> Self:
         if self.algorithm.variety == "lora" or self.hyperparameters.train_kind == "lora":
             raise ValueError('LoRA is not trained yet; use [algorithm] variety = "fft"')
         h = self.hyperparameters
-        given = {size for size in (h.batch_size, h.global_batch) if size is not None}
-        if len(given) > 1:
-            raise ValueError(
-                "[hyperparameters] batch_size and global_batch mean the same and differ; keep one"
-            )
+        refuse_difference("[hyperparameters] batch_size and global_batch", h.batch_size, h.global_batch)
+        refuse_difference("[job] data and data_path", self.job.data, self.job.data_path)
         return self
 
     @property
@@ -130,4 +128,10 @@ class SFTConfig(Section):
     @property
     def not_used(self) -> tuple[str, ...]:
         """Keys present that have no effect."""
-        return keys_present(self, NOT_USED)
+        names = NOT_USED
+        if self.hyperparameters.batch_size or self.hyperparameters.global_batch:
+            names += (
+                "hyperparameters.per_device_batch",
+                "hyperparameters.gradient_accumulation_steps",
+            )
+        return keys_present(self, names)

@@ -43,8 +43,12 @@ def check_chat_jsonl(lines: Iterable[bytes], name: str) -> int:
 def _problems_of_line(line: bytes) -> Iterator[str]:
     try:
         row = json.loads(line.decode())
+        json.dumps(row, ensure_ascii=False).encode()
     except UnicodeDecodeError:
         yield "is not UTF-8 text"
+        return
+    except UnicodeEncodeError:
+        yield "holds half of a surrogate pair, which is no text"
         return
     except json.JSONDecodeError as error:
         yield f"is not valid JSON: {error.msg} at column {error.colno}"

@@ -47,7 +47,13 @@ def environment_keys(job_id: str) -> str:
 
 
 def rollout_lease(job_id: str, rollout_id: str) -> str:
+    """Lease of who plays a rollout, labelled `attempt_label`."""
     return f"headrace:{{{job_id}}}:lease:{rollout_id}"
+
+
+def attempt_label(timeline: int, attempt: int) -> str:
+    """Label of one attempt's lease: attempts are counted anew on each timeline."""
+    return f"{timeline}.{attempt}"
 
 
 def orders_out(job_id: str) -> str:

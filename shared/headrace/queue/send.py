@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from functools import cache
 
+import redis
 from celery import Celery
+from kombu.exceptions import OperationalError
 
 from headrace.contracts.rollout import RolloutOrder
 from headrace.queue import names
@@ -35,11 +37,17 @@ def celery_app(redis_url: str, name: str = "headrace") -> Celery:
 
 @cache
 def _producer(redis_url: str) -> Celery:
-    return celery_app(redis_url, "headrace-producer")
+    app = celery_app(redis_url, "headrace-producer")
+    # Without these a Redis that accepts but does not answer would hold the sender for ever.
+    app.conf.broker_transport_options |= {"socket_timeout": 30, "socket_connect_timeout": 5}
+    return app
 
 
 def send_order(redis_url: str, pool: str, order: RolloutOrder) -> None:
-    """Enqueue one rollout on the pool's queue."""
-    _producer(redis_url).send_task(
-        names.ROLLOUT_TASK, args=[order.model_dump(mode="json")], queue=names.rollout_queue(pool)
-    )
+    """Enqueue one rollout on the pool's queue; raises redis.ConnectionError when Redis does not take it."""
+    try:
+        _producer(redis_url).send_task(
+            names.ROLLOUT_TASK, args=[order.model_dump(mode="json")], queue=names.rollout_queue(pool)
+        )
+    except OperationalError as error:  # Celery's own name for it, which no caller should have to know
+        raise redis.ConnectionError(f"Redis did not take an order: {error}") from error

@@ -27,7 +27,11 @@ class SlotClaim:
     def try_acquire(self) -> bool:
         if not self._lease.try_acquire():
             return False
-        self.fence = int(self._client.incr(names.slot_fence(self._pool, self._slot)))  # type: ignore[arg-type]
+        try:
+            self.fence = int(self._client.incr(names.slot_fence(self._pool, self._slot)))  # type: ignore[arg-type]
+        except redis.RedisError:
+            self._lease.release()  # else its thread would keep the slot for nobody
+            raise
         return True
 
     def holder(self) -> str | None:
@@ -59,8 +63,11 @@ class SlotClaim:
         deadline = time.monotonic() + timeout_s
         while True:
             status = self.status()
-            if status is not None and status.serve_id == spec.serve_id and status.fence == self.fence:
-                if status.state is EngineState.READY and status.version == spec.version:
+            # A report on another version is older than the wish for this one.
+            if status is not None and (status.serve_id, status.fence, status.version) == (
+                spec.serve_id, self.fence, spec.version,
+            ):  # fmt: skip
+                if status.state is EngineState.READY:
                     return
                 if status.state is EngineState.FAILED:
                     raise JobFailed(f"the policy engine could not serve {spec.model_path}: {status.reason}")

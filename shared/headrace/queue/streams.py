@@ -15,6 +15,7 @@ import zstandard
 
 from headrace.artifacts.files import ArtifactStore
 from headrace.contracts.trajectory import Trajectory, TrajectoryRef
+from headrace.errors import StaleTimeline
 from headrace.queue import names
 from headrace.queue.scripts import source
 
@@ -67,6 +68,17 @@ def push(client: redis.Redis, artifacts: ArtifactStore, trajectory: Trajectory) 
         *content,
     )  # fmt: skip
     return Verdict(verdict.decode())  # type: ignore[union-attr]
+
+
+def take_over(client: redis.Redis, job_id: str, timeline: int) -> None:
+    """Fence off older timelines in one atomic call; raises StaleTimeline when a newer one has come."""
+    taken = client.eval(
+        source("take_over"), 4,
+        names.timeline(job_id), names.seen(job_id), names.orders_out(job_id), names.cancelled(job_id),
+        str(timeline),
+    )  # fmt: skip
+    if not taken:
+        raise StaleTimeline(f"job {job_id} has a newer timeline than {timeline}")
 
 
 def open_stream(client: redis.Redis, org_id: str, job_id: str) -> None:
@@ -165,6 +177,7 @@ def close_stream(client: redis.Redis, job_id: str) -> None:
     """Forget everything of a finished job once the recorder has read it all."""
     client.hdel(names.ACTIVE_STREAMS, job_id)
     client.delete(
+        names.timeline(job_id),
         names.trajectories(job_id),
         names.seen(job_id),
         names.recorded(job_id),

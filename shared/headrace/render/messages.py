@@ -36,7 +36,8 @@ def text_of(content: Any) -> str:
 
 
 def reasoning_of(message: Message) -> str:
-    return message.get("reasoning") or message.get("reasoning_content") or ""
+    given = message.get("reasoning") or message.get("reasoning_content")
+    return given if isinstance(given, str) else ""
 
 
 def normalised(message: Message) -> Message:
@@ -62,8 +63,10 @@ def normalised(message: Message) -> Message:
 
 def tool_calls_of(message: Message) -> list[tuple[str, Any]]:
     """(name, parsed arguments) of each tool call."""
-    calls = []
-    for call in message.get("tool_calls") or []:
+    calls, given = [], message.get("tool_calls") or []
+    if not isinstance(given, list):
+        raise BadRequest(f'"tool_calls" must be a list, got {type(given).__name__}')
+    for call in given:
         function = call.get("function") if isinstance(call, dict) else None
         if not isinstance(function, dict) or not isinstance(function.get("name"), str):
             raise BadRequest('each tool call must be an object with "function" and its "name"')

@@ -39,10 +39,6 @@ class SeedSchedule:
             drawn.append(self._epoch(epoch)[offset])
         return drawn, position + n
 
-    def epoch_of(self, position: int) -> int:
-        """The pass over the seeds, from 0, to which the next draw belongs."""
-        return position // len(self._seeds)
-
     def _permutation(self, epoch: int) -> tuple[int, ...]:
         if self._order == "sequential":
             return self._seeds

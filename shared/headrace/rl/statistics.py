@@ -1,4 +1,4 @@
-"""Means and paired differences with bootstrap intervals; samples of one task seed are one cluster."""
+"""Paired differences with bootstrap intervals; samples of one task seed are one cluster."""
 
 from __future__ import annotations
 
@@ -13,17 +13,16 @@ COVERAGE = 0.95
 
 
 @dataclass(frozen=True)
-class Interval:
-    """A mean over clusters and its 95 % percentile bootstrap interval; one cluster has no width."""
+class PairedDifference:
+    """Treated minus baseline: a mean over clusters and its 95 % percentile bootstrap interval.
+
+    An interval that excludes 0 is evidence of a difference; one cluster has no width.
+    """
 
     mean: float
     low: float
     high: float
     n_clusters: int
-
-
-class PairedDifference(Interval):
-    """Treated minus baseline; an interval that excludes 0 is evidence of a difference."""
 
 
 def paired_difference(
@@ -47,12 +46,6 @@ def paired_difference(
         for task_seed in sorted(baseline)
     ]
     return PairedDifference(*_bootstrap(differences, n_boot, seed))
-
-
-def mean_interval(samples: Mapping[int, Sequence[float]], n_boot: int = 2000, seed: int = 0) -> Interval:
-    """Mean over task seeds of each seed's mean, with the seeds resampled."""
-    means = [_cluster_mean(task_seed, samples[task_seed]) for task_seed in sorted(samples)]
-    return Interval(*_bootstrap(means, n_boot, seed))
 
 
 def _cluster_mean(task_seed: int, values: Sequence[float]) -> float:

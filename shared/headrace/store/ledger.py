@@ -21,12 +21,6 @@ def add(session: Session, entries: Iterable[LedgerEntry]) -> None:
     session.flush()
 
 
-def trained_ids(session: Session, job_id: str) -> set[str]:
-    """Ids of all rollouts with a row."""
-    statement = select(col(LedgerEntry.rollout_id)).where(col(LedgerEntry.job_id) == job_id)
-    return set(session.execute(statement).scalars())
-
-
 def undo_after(session: Session, job_id: str, iteration: int) -> None:
     """Drop the rows of iterations that a restart from an older checkpoint undoes."""
     session.execute(

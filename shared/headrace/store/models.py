@@ -147,8 +147,11 @@ def _local(settings: Settings, org_id: str, text: str) -> Path | None:
 
     A folder among the artifacts is found only by the organisation that owns it.
     """
-    path = (settings.home / Path(text).expanduser()).resolve()
-    if not (path / "config.json").is_file():
+    try:
+        path = (settings.home / Path(text).expanduser()).resolve()
+        if not (path / "config.json").is_file():
+            return None
+    except (OSError, RuntimeError):  # too long for a path, not readable, or `~nobody`
         return None
     root = settings.artifacts.resolve()
     if path.is_relative_to(root) and path.relative_to(root).parts[:1] != (org_id,):
@@ -171,7 +174,7 @@ def _cached(name: str) -> Path | None:
     repository = _hub_cache() / f"models--{name.replace('/', '--')}"
     try:
         commit = (repository / "refs" / "main").read_text().strip()
-    except (FileNotFoundError, NotADirectoryError):
+    except OSError:
         return None
     snapshot = repository / "snapshots" / commit
     return snapshot if commit and (snapshot / "config.json").is_file() else None

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from sqlalchemy import func, select, update
+from sqlalchemy import select, update
 from sqlmodel import Session, col
 
 from headrace.clock import now
@@ -70,15 +70,6 @@ def of_iteration(session: Session, job_id: str, purpose: str, iteration: int) ->
     return list(session.execute(statement).scalars())
 
 
-def n_groups(session: Session, job_id: str, purpose: str, iteration: int) -> int:
-    """Groups that an iteration has asked for so far, replaced ones included."""
-    statement = select(func.max(col(Rollout.group_index))).where(
-        col(Rollout.job_id) == job_id, col(Rollout.purpose) == purpose, col(Rollout.iteration) == iteration
-    )
-    highest = session.execute(statement).scalar_one()
-    return 0 if highest is None else highest + 1
-
-
 def give_up(session: Session, rollout_ids: Iterable[str], status: str, reason: str) -> None:
     """Close rollouts that will not be played again; those with an outcome keep it."""
     session.execute(
@@ -93,5 +84,22 @@ def cancel_open(session: Session, job_id: str, reason: str) -> None:
     session.execute(
         update(Rollout)
         .where(col(Rollout.job_id) == job_id, col(Rollout.status) == "planned")
+        .values(status="cancelled", reason=reason, finished_at=now())
+    )
+
+
+def cancel_undone(session: Session, job_id: str, last_iteration: int, timeline: int, reason: str) -> None:
+    """Close what older timelines planned up to an iteration and `timeline` did not plan again.
+
+    A rollout that has ended, and of which the recorder has yet to write, gets its outcome from there.
+    """
+    session.execute(
+        update(Rollout)
+        .where(
+            col(Rollout.job_id) == job_id,
+            col(Rollout.iteration) <= last_iteration,
+            col(Rollout.timeline) < timeline,
+            col(Rollout.status) == "planned",
+        )
         .values(status="cancelled", reason=reason, finished_at=now())
     )

@@ -8,45 +8,20 @@ UTC. JSON columns hold what is shown or replayed whole, never what is filtered o
 # pyright: reportAssignmentType=false
 from __future__ import annotations
 
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Any
 
-from sqlalchemy import JSON, BigInteger, DateTime, Index, LargeBinary, Text, TypeDecorator, UniqueConstraint
+from sqlalchemy import BigInteger, Index, LargeBinary, Text, UniqueConstraint
 from sqlmodel import Field, SQLModel
 
-from headrace.clock import now
-
-
-class UtcDateTime(TypeDecorator[datetime]):
-    """Aware UTC datetimes on both databases (SQLite drops the zone)."""
-
-    impl = DateTime(timezone=True)
-    cache_ok = True
-
-    def process_bind_param(self, value: datetime | None, dialect: Any) -> datetime | None:
-        return value.astimezone(UTC) if value is not None else None
-
-    def process_result_value(self, value: datetime | None, dialect: Any) -> datetime | None:
-        return value.replace(tzinfo=UTC) if value is not None and value.tzinfo is None else value
-
-
-def _time() -> Any:
-    return Field(default_factory=now, sa_type=UtcDateTime)
-
-
-def _time_or_none() -> Any:
-    return Field(default=None, sa_type=UtcDateTime)
-
-
-def _json(default_factory: Any = dict) -> Any:
-    return Field(default_factory=default_factory, sa_type=JSON)
+from headrace.store.columns import json_column, utc_time, utc_time_or_none
 
 
 class Org(SQLModel, table=True):
     __tablename__ = "orgs"
     org_id: str = Field(primary_key=True)
     name: str
-    created_at: datetime = _time()
+    created_at: datetime = utc_time()
 
 
 class ApiKey(SQLModel, table=True):
@@ -58,8 +33,8 @@ class ApiKey(SQLModel, table=True):
     name: str
     prefix: str
     sha256: str = Field(unique=True)
-    created_at: datetime = _time()
-    revoked_at: datetime | None = _time_or_none()
+    created_at: datetime = utc_time()
+    revoked_at: datetime | None = utc_time_or_none()
 
 
 class EnvironmentKey(SQLModel, table=True):
@@ -73,7 +48,7 @@ class EnvironmentKey(SQLModel, table=True):
     sha256: str
     """Of the key, so that storing it twice changes nothing."""
     ciphertext: bytes = Field(sa_type=LargeBinary)
-    updated_at: datetime = _time()
+    updated_at: datetime = utc_time()
     __table_args__ = (UniqueConstraint("org_id", "sha256"),)
 
 
@@ -91,21 +66,21 @@ class Job(SQLModel, table=True):
     topology: str | None = None
     model: str
     """As asked for: base or model id."""
-    config_submitted: dict[str, Any] = _json()
+    config_submitted: dict[str, Any] = json_column()
     """`data.config` of the request, as it came."""
     config_toml: str | None = Field(default=None, sa_type=Text)
     """The TOML text, when our command sent it."""
-    config: dict[str, Any] = _json()
+    config: dict[str, Any] = json_column()
     """The resolved config that the trainer runs."""
-    tags: dict[str, Any] = _json()
-    data: dict[str, Any] = _json()
-    job_metadata: dict[str, Any] = _json()
+    tags: dict[str, Any] = json_column()
+    data: dict[str, Any] = json_column()
+    job_metadata: dict[str, Any] = json_column()
     idempotency_key: str | None = None
     body_sha256: str
     timeline: int = 0
     """Fencing token: raised by each (re)start of a trainer; writes of an older one change no row."""
     lease_owner: str | None = None
-    lease_expires_at: datetime | None = _time_or_none()
+    lease_expires_at: datetime | None = utc_time_or_none()
     n_events: int = 0
     """Seq of the newest event."""
     cancel_requested: bool = False
@@ -113,15 +88,15 @@ class Job(SQLModel, table=True):
     """Progress: iterations with a durable checkpoint (RL), optimiser steps (SFT), rollouts ended (evaluation)."""
     iterations: int = 0
     """Planned total in the same unit."""
-    result: dict[str, Any] = _json()
+    result: dict[str, Any] = json_column()
     """The report of a finished job."""
     model_id: str | None = Field(default=None, index=True)
     """`ft:<base>:<job>` once it succeeded."""
     error: str | None = Field(default=None, sa_type=Text)
-    created_at: datetime = _time()
-    updated_at: datetime = _time()
-    started_at: datetime | None = _time_or_none()
-    finished_at: datetime | None = _time_or_none()
+    created_at: datetime = utc_time()
+    updated_at: datetime = utc_time()
+    started_at: datetime | None = utc_time_or_none()
+    finished_at: datetime | None = utc_time_or_none()
     __table_args__ = (UniqueConstraint("org_id", "idempotency_key"),)
 
 
@@ -135,8 +110,8 @@ class JobEvent(SQLModel, table=True):
     type: str
     level: str = "info"
     message: str = Field(sa_type=Text)
-    data: dict[str, Any] = _json()
-    created_at: datetime = _time()
+    data: dict[str, Any] = json_column()
+    created_at: datetime = utc_time()
 
 
 class Metric(SQLModel, table=True):
@@ -149,7 +124,7 @@ class Metric(SQLModel, table=True):
     org_id: str
     value: float
     phase: str | None = None
-    created_at: datetime = _time()
+    created_at: datetime = utc_time()
     __table_args__ = (Index("ix_metrics_job_step", "job_id", "step"),)
 
 
@@ -167,7 +142,7 @@ class StoredFile(SQLModel, table=True):
     sha256: str
     path: str
     error: str | None = None
-    created_at: datetime = _time()
+    created_at: datetime = utc_time()
 
 
 class Checkpoint(SQLModel, table=True):
@@ -188,10 +163,10 @@ class Checkpoint(SQLModel, table=True):
     """False once the optimiser state was removed (only the newest are resumable)."""
     is_kept: bool = False
     """Kept for good; the others are removed as newer ones come."""
-    history: list[Any] = _json(list)
+    history: list[Any] = json_column(list)
     """The chain of policy versions from the start to this checkpoint, as `[[timeline, first, last], ...]`."""
-    metrics: dict[str, Any] = _json()
-    created_at: datetime = _time()
+    metrics: dict[str, Any] = json_column()
+    created_at: datetime = utc_time()
     __table_args__ = (UniqueConstraint("job_id", "timeline", "iteration"),)
 
 
@@ -221,8 +196,8 @@ class Rollout(SQLModel, table=True):
     min_version: str | None = None
     max_version: str | None = None
     reason: str | None = Field(default=None, sa_type=Text)
-    created_at: datetime = _time()
-    finished_at: datetime | None = _time_or_none()
+    created_at: datetime = utc_time()
+    finished_at: datetime | None = utc_time_or_none()
     __table_args__ = (Index("ix_rollouts_job_iteration", "job_id", "purpose", "iteration"),)
 
 
@@ -241,8 +216,8 @@ class Attempt(SQLModel, table=True):
     """What the stream made of it: accepted, duplicate, stale, record."""
     reason: str | None = Field(default=None, sa_type=Text)
     boundary: str | None = None
-    started_at: datetime = _time()
-    finished_at: datetime = _time()
+    started_at: datetime = utc_time()
+    finished_at: datetime = utc_time()
 
 
 class EventRewardRow(SQLModel, table=True):
@@ -280,7 +255,7 @@ class Trace(SQLModel, table=True):
     rollout_id: str = Field(index=True)
     path: str
     sha256: str
-    created_at: datetime = _time()
+    created_at: datetime = utc_time()
 
 
 class LedgerEntry(SQLModel, table=True):
@@ -303,4 +278,4 @@ class LedgerEntry(SQLModel, table=True):
     n_trainable_tokens: int = 0
     min_version: str | None = None
     max_version: str | None = None
-    created_at: datetime = _time()
+    created_at: datetime = utc_time()

@@ -108,7 +108,15 @@ def test_stop_texts_are_the_agents_and_need_the_engines_detokenizer():
 
 
 @pytest.mark.parametrize(
-    "request_", [{"max_tokens": 0}, {"max_tokens": "9"}, {"max_tokens": True}, {"stop": [1]}, {"stop": [""]}]
+    "request_",
+    [
+        {"max_tokens": 0},
+        {"max_tokens": "9"},
+        {"max_tokens": True},
+        {"stop": [1]},
+        {"stop": [""]},
+        {"stop": 5},
+    ],
 )
 def test_bounds_and_stops_that_make_no_sense_are_refused(request_: dict[str, Any]):
     with pytest.raises(BadRequest):

@@ -132,6 +132,13 @@ def test_a_template_cannot_reach_outside_its_sandbox(tmp_path: Path):
         renderer.render_text([{"role": "user", "content": "hi"}])
 
 
+@pytest.mark.parametrize("message", [{"tool_calls": 5}, {"tool_calls": [5]}, {"content": 5}])
+def test_a_message_of_the_wrong_shape_is_a_bad_request(tmp_path: Path, message: dict):
+    renderer = Renderer.load(make_tiny_model(tmp_path))
+    with pytest.raises(BadRequest):
+        renderer.render_text([{"role": "assistant", **message}])
+
+
 def test_chat_template_jinja_wins_over_the_tokenizer_config(tmp_path: Path):
     folder = make_tiny_model(tmp_path)
     (folder / "chat_template.jinja").write_text("from the file")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import json
 from typing import Any
 
 import redis
@@ -25,7 +24,7 @@ from headrace.store.jobs import add_event, get_job, move
 from headrace.store.models import ResolvedModel, resolve_model
 from headrace.store.tables import Job
 from headrace_api.deps import Backends
-from headrace_api.jobs.submission import Json, Submission, read
+from headrace_api.jobs.submission import Json, Submission, canonical, read
 
 CANCEL_FLAG_S = 7 * 24 * 3600
 MAX_IDEMPOTENCY_KEY = 255
@@ -39,7 +38,7 @@ def submit(
     """Store a job and wake its pool; the same key and payload return the first job and False."""
     if idempotency_key is not None and not 0 < len(idempotency_key) <= MAX_IDEMPOTENCY_KEY:
         raise BadRequest(f"Idempotency-Key must have 1 to {MAX_IDEMPOTENCY_KEY} characters")
-    body = hashlib.sha256(json.dumps(payload, sort_keys=True).encode()).hexdigest()
+    body = hashlib.sha256(f"{job_type}\n".encode() + canonical(payload)).hexdigest()
     with backends.store.read() as session:
         earlier = submissions.find(session, org_id, idempotency_key, body)
         if earlier is not None:

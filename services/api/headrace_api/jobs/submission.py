@@ -7,6 +7,7 @@ with a `trainer` table); all become one raw config here, which is then validated
 from __future__ import annotations
 
 import copy
+import json
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -18,6 +19,8 @@ from headrace.contracts.job import JobType
 from headrace.errors import ConfigError
 
 Json = dict[str, Any]
+MAX_DEPTH = 100
+"""Nesting of a request; JSON readers down the line stop at 200."""
 
 
 @dataclass(frozen=True)
@@ -46,6 +49,36 @@ class Submission:
     @property
     def model(self) -> str:
         return self.config.job.model if isinstance(self.config, SFTConfig) else self.config.model.start
+
+
+def canonical(payload: Json) -> bytes:
+    """The payload as canonical JSON; raises ConfigError for what a database or a reader could not keep."""
+    try:
+        text = json.dumps(payload, sort_keys=True, allow_nan=False, ensure_ascii=False)
+        body = text.encode()
+    except UnicodeEncodeError:
+        raise _error("the request holds half of a surrogate pair, which is no text") from None
+    except ValueError:
+        raise _error("the request holds NaN or Infinity, which JSON has not") from None
+    except RecursionError:
+        raise _too_deep() from None
+    if _is_too_deep(payload):
+        raise _too_deep()
+    if "\\u0000" in text.replace("\\\\", ""):  # an escaped backslash before a u is text
+        raise _error("the request holds a NUL character, which no text column keeps")
+    return body
+
+
+def _is_too_deep(value: Any) -> bool:
+    level = [value]
+    for _ in range(MAX_DEPTH):
+        children = (v.values() if isinstance(v, dict) else v for v in level)
+        level = [child for some in children for child in some if isinstance(child, dict | list)]
+    return bool(level)
+
+
+def _too_deep() -> ConfigError:
+    return _error(f"the request nests deeper than {MAX_DEPTH}, which its readers do not follow")
 
 
 def read(job_type: JobType, payload: Json) -> Submission:
@@ -78,7 +111,7 @@ def _rl(payload: Json) -> Submission:
     ignored = list(loaded.ignored)
     if data.get("job_config_id") is not None:
         ignored.append("job_config_id")
-    notes = _notes("rl", ignored, loaded.config.not_used, overridden)
+    notes = _notes("rl", ignored, loaded.config.not_used, overridden) + _warnings(loaded.config)
     metadata = _object(payload, "metadata")
     return Submission(JobType.RL, loaded.config, submitted, toml, dict(loaded.config.data), metadata, notes)
 
@@ -179,14 +212,35 @@ _NEUTRAL: dict[str, tuple[float | None, ...]] = {"top_p": (1, None), "top_k": (-
 def _neutralise(raw: Json) -> tuple[str, ...]:
     """Take out of `[policy]` what would make sampled and scored probabilities differ; returns the keys."""
     policy = raw.get("policy")
-    if not isinstance(policy, dict):
-        return ()
-    found = [key for key, neutral in _NEUTRAL.items() if policy.get(key) not in neutral]
-    if policy.get("temperature") == 0:
-        found.append("temperature")  # greedy members of a group would all be alike
-    for key in found:
-        del policy[key]
-    return tuple(f"[policy] {key}" for key in found)
+    found = []
+    if isinstance(policy, dict):
+        found = [f"[policy] {key}" for key, neutral in _NEUTRAL.items() if policy.get(key) not in neutral]
+        for name in found:
+            del policy[name.removeprefix("[policy] ")]
+    rollout = raw.get("rollout")
+    asked = rollout.get("policy_config") if isinstance(rollout, dict) else None
+    for name, table in (("[policy]", policy), ("[rollout.policy_config]", asked)):
+        # Greedy members of a group would all be alike.
+        if isinstance(table, dict) and table.get("temperature") == 0:
+            del table["temperature"]
+            found.append(f"{name} temperature")
+    return tuple(found)
+
+
+LOW_TEMPERATURE = 0.5
+
+
+def _warnings(config: RLConfig) -> tuple[Note, ...]:
+    """What is allowed and seldom meant."""
+    notes = []
+    if config.temperature < LOW_TEMPERATURE:
+        sentence = f"temperature = {config.temperature:g} is low: members of a group will be much alike"
+        notes.append(Note("rl.config.low_temperature", sentence, {"temperature": config.temperature}))
+    shared = config.evaluated_training_seeds
+    if shared:
+        sentence = f"{len(shared)} evaluation seeds are training seeds, too, so they measure nothing held out"
+        notes.append(Note("rl.config.seeds_overlap", sentence, {"seeds": list(shared[:20])}))
+    return tuple(notes)
 
 
 def _notes(prefix: str, ignored: Any, not_used: Any, overridden: Any) -> tuple[Note, ...]:

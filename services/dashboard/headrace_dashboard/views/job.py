@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from headrace.clock import now
-from headrace_dashboard.views.format import duration, parse_time, percent
+from headrace_dashboard.views.format import duration, parse_time
 
 Json = dict[str, Any]
 
@@ -47,10 +47,6 @@ class JobView:
     @property
     def progress_text(self) -> str:
         return f"{self.iteration:,} of {self.iterations:,} {self.unit}" if self.iterations else ""
-
-    @property
-    def share_text(self) -> str:
-        return percent(self.iteration / self.iterations) if self.iterations else ""
 
 
 def job_view(job: Json) -> JobView:

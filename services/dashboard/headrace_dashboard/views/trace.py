@@ -70,10 +70,6 @@ class Turn:
     untrainable_reason: str | None
     rewards: tuple[EventRewardView, ...] = field(default=())
 
-    @property
-    def logprob_sum(self) -> float:
-        return sum(token.logprob for token in self.tokens)
-
 
 def turns(trajectory: Json | None, event_rewards: Sequence[Json]) -> tuple[Turn, ...]:
     """The calls of a stored trajectory in order. `event_rewards` are the rollout's rows."""
