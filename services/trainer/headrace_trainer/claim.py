@@ -11,6 +11,7 @@ import signal
 import socket
 import threading
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 
 import redis
 from sqlalchemy import update
@@ -112,7 +113,8 @@ def _claim(context: Context, job_id: str, stopping: threading.Event, slot: SlotC
             return None
         row = jobs.get_job(session, None, job_id)
         session.refresh(row)
-    return OwnedJob(context, row, timeline, stopping, lambda: slot.is_lost)
+    _, topology = find_topology(find_pool(row.pool)[1], row.topology)
+    return OwnedJob(replace(context, topology=topology), row, timeline, stopping, lambda: slot.is_lost)
 
 
 def _run(job: OwnedJob, slot: SlotClaim, run: Run) -> None:

@@ -19,3 +19,4 @@ class Context:
     redis: redis.Redis
     artifacts: ArtifactStore
     topology: Topology
+    """The pool's default; an owned job's context holds the job's own."""

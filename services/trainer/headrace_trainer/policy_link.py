@@ -25,7 +25,7 @@ from headrace.contracts.policy import (
 from headrace.errors import ConfigError, JobFailed, StaleTimeline, Unavailable
 from headrace.queue.slots import SlotClaim
 from headrace_trainer.context import Context
-from headrace_trainer.proof import Proof
+from headrace_trainer.proof import Proof, gap
 
 ENGINE_START_S = 900.0
 REPAIR_S = 300.0
@@ -167,11 +167,7 @@ def check_probe(
     result: ProbeResult, trainer_logprobs: Sequence[float], version: PolicyVersion, limit: float
 ) -> float:
     """Largest |engine - trainer| over the probe's tokens, cold and cached; above `limit` the publish failed."""
-    pairs = [
-        *zip(result.cold_logprobs, trainer_logprobs, strict=True),
-        *zip(result.cached_logprobs, trainer_logprobs, strict=True),
-    ]
-    worst = max(abs(engine - trainer) for engine, trainer in pairs)
+    worst = gap([result.cold_logprobs, result.cached_logprobs], trainer_logprobs)
     if result.version != version or not worst <= limit:
         raise JobFailed(
             f"publishing version {version} failed: the engine serves {result.version} and its logprobs of the "

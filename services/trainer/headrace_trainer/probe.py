@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import random
 from array import array
 from collections.abc import Sequence
@@ -10,7 +9,6 @@ from typing import Any
 
 import torch
 
-from headrace.contracts.policy import ProbeResult
 from headrace.errors import ConfigError
 from headrace_trainer.batch import Row, TrainingBatch
 from headrace_trainer.logprobs import sampled_logprobs
@@ -72,15 +70,3 @@ def proof_of(model: Any) -> Proof:
             token_ids = torch.tensor([[*prompt, *sampled]], device=device)
             sampled.append(int(model(input_ids=token_ids, logits_to_keep=1).logits[0, -1].argmax()))
     return Proof(list(prompt), sampled, list(score(model, prompt, sampled)))
-
-
-def probe_gap(result: ProbeResult, scored: Sequence[float]) -> float:
-    """Largest |engine - trainer| logprob over the cold and the cached pass.
-
-    Infinite where there is nothing to compare or a value is not a number: no proof is no agreement.
-    """
-    columns = (result.cold_logprobs, result.cached_logprobs)
-    if not scored or any(len(column) != len(scored) for column in columns):
-        return math.inf
-    gaps = [abs(a - b) for column in columns for a, b in zip(column, scored, strict=True)]
-    return max(gaps) if all(map(math.isfinite, gaps)) else math.inf

@@ -7,6 +7,8 @@ that kept older weights, or half of them, answers differently.
 from __future__ import annotations
 
 import json
+import math
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -14,6 +16,17 @@ from headrace.contracts.policy import ProbeResult
 from headrace.errors import JobFailed
 
 PROOF = "proof.json"
+
+
+def gap(columns: Sequence[Sequence[float]], expected: Sequence[float]) -> float:
+    """Largest difference of any column to `expected`.
+
+    Infinite where there is nothing to compare or a value is not a number: no proof is no agreement.
+    """
+    if not expected or any(len(column) != len(expected) for column in columns):
+        return math.inf
+    gaps = [abs(a - b) for column in columns for a, b in zip(column, expected, strict=True)]
+    return max(gaps) if all(map(math.isfinite, gaps)) else math.inf
 
 
 @dataclass(frozen=True)
@@ -43,11 +56,8 @@ class Proof:
         stopped, since it stops at an end-of-turn token.
         """
         pairs = list(zip(self.sampled_ids, result.sampled_ids, strict=False))
-        if not pairs:
-            raise JobFailed("the engine answered the probe with no token")
         n = next((i + 1 for i, (ours, served) in enumerate(pairs) if ours != served), len(pairs))
-        columns = (result.cold_logprobs, result.cached_logprobs)
-        worst = max(abs(column[i] - self.logprobs[i]) for column in columns for i in range(n))
+        worst = gap([result.cold_logprobs[:n], result.cached_logprobs[:n]], self.logprobs[:n])
         if not worst <= limit:
             raise JobFailed(
                 f"the engine does not serve the checkpoint's weights: its logprobs of the probe differ by "

@@ -16,14 +16,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from sqlmodel import Session
-
-from headrace.contracts.job import JobStatus
 from headrace.errors import JobFailed
 from headrace.queue.slots import SlotClaim
-from headrace.store import jobs, metrics
-from headrace.store.models import model_id
-from headrace_trainer import accounting, evaluation
+from headrace_trainer import accounting, evaluation, rl_report
 from headrace_trainer.collector import Collector
 from headrace_trainer.group_book import GroupBook
 from headrace_trainer.intake import Intake
@@ -41,7 +36,7 @@ def run_rl(job: OwnedJob, slot: SlotClaim) -> None:
     run = RLRun.start_or_resume(job)
     if run.iteration < run.config.iterations or run.unreported:
         _train(run, slot)
-    _finish(run)
+    rl_report.finish(run)
 
 
 def _train(run: RLRun, slot: SlotClaim) -> None:
@@ -54,7 +49,7 @@ def _train(run: RLRun, slot: SlotClaim) -> None:
     try:
         policy = ServedPolicy.start(run, link)
         intake = Intake.take_over(job, run.can_use)
-        _announce(run)
+        rl_report.announce(run)
         _complete_restored(run, policy, intake)
         while run.iteration < run.config.iterations:
             _iterate(run, policy, intake)
@@ -67,7 +62,7 @@ def _complete_restored(run: RLRun, policy: ServedPolicy, intake: Intake) -> None
     if run.unreported:
         run.seconds = {}
         values, run.unreported = run.unreported, {}
-        _report(run, {**values, **_evaluate_when_due(run, policy, intake)}, None)
+        rl_report.report(run, {**values, **_evaluate_when_due(run, policy, intake)}, None)
 
 
 def _iterate(run: RLRun, policy: ServedPolicy, intake: Intake) -> None:
@@ -91,13 +86,14 @@ def _iterate(run: RLRun, policy: ServedPolicy, intake: Intake) -> None:
     if nothing_changed:
         raise JobFailed(nothing_changed)
     _account(run, collector.book, lesson, learnt)
+    rl_report.tell_overridden(run, lesson.trajectories)
     intake.leftovers += collector.entry_ids
     _make_durable(run, intake, values)
     if str(run.folder) != policy.spec.model_path:  # without a step, too: the folder served so far may go
         with run.timed("publish"):
             values["probe.max_abs"] = policy.publish(run)
     values |= _evaluate_when_due(run, policy, intake)
-    _report(run, values, learnt.skipped_reason)
+    rl_report.report(run, values, learnt.skipped_reason)
 
 
 def _collector(run: RLRun, policy: ServedPolicy, intake: Intake) -> Collector:
@@ -186,59 +182,3 @@ def _evaluate_when_due(run: RLRun, policy: ServedPolicy, intake: Intake) -> dict
         n=found.n,
     )
     return {"eval.reward_mean": found.mean_return, "eval.success": found.success, "eval.n": float(found.n)}
-
-
-def _announce(run: RLRun) -> None:
-    where = f"resumed after iteration {run.iteration}" if run.iteration else "started"
-    run.job.event(
-        "rl.train.started",
-        f"{where}: {run.config.iterations} iterations of {run.config.prompts_per_iteration} prompts x "
-        f"{run.config.group_size} rollouts",
-        timeline=run.job.timeline,
-        iteration=run.iteration,
-    )
-
-
-def _report(run: RLRun, values: dict[str, float], skipped_reason: str | None) -> None:
-    values |= run.seconds
-    trained = f", {values['train.trainable_tokens']:.0f} tokens trained"
-    sentence = f"iteration {run.iteration}/{run.config.iterations}: reward {values['reward.mean']:.3f}" + (
-        f", no step: {skipped_reason}" if skipped_reason else trained
-    )
-
-    def write(session: Session) -> None:
-        metrics.write(session, run.job.org_id, run.job.job_id, run.iteration, values, "training")
-        run.job.add_event(
-            session,
-            "rl.train.step",
-            sentence,
-            level="warning" if skipped_reason else "info",
-            iteration=run.iteration,
-            version=str(run.version),
-            weights_sha256=run.weights_sha256,
-            reward_mean=values["reward.mean"],
-        )
-
-    run.job.write(write)
-
-
-def _finish(run: RLRun) -> None:
-    name = model_id(run.base.base_name, run.job.job_id)
-
-    def write(session: Session) -> None:
-        path = str(run.folder)
-        result = {"checkpoint": path, "iterations": run.iteration, "optimizer_steps": run.step}
-        run.job.add_event(
-            session, "rl.job.completed", f"finished as {name}", fine_tuned_model=name, checkpoint=path
-        )
-        jobs.move(
-            session,
-            run.job.job_id,
-            JobStatus.SUCCEEDED,
-            timeline=run.job.timeline,
-            model_id=name,
-            result=result,
-        )
-
-    run.job.write(write)
-    run.saver.drop_weights()

@@ -51,6 +51,8 @@ class RLRun:
     weights_sha256: str = ""
     unreported: dict[str, float] = field(default_factory=dict)
     """Metrics of the restored iteration, when the kill came before they were written."""
+    told_overridden: set[str] = field(default_factory=set)
+    """Sampling keys of the agent whose replacement an event has told of."""
     seconds: dict[str, float] = field(default_factory=dict)
     """Time of the present iteration by stage."""
 

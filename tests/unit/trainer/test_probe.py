@@ -1,16 +1,13 @@
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from typing import Any
 
 import pytest
 import torch
 
-from headrace.contracts.base import logprobs, token_ids
-from headrace.contracts.policy import PolicyVersion, ProbeResult
 from headrace.errors import ConfigError
-from headrace_trainer.probe import probe_gap, probe_prompt, score
+from headrace_trainer.probe import probe_prompt, score
 
 
 def test_the_prompt_is_fixed_within_the_vocabulary_and_longer_than_two_cache_blocks() -> None:
@@ -36,36 +33,6 @@ def test_scores_are_the_logprobs_of_a_plain_forward_pass(
     logp = torch.log_softmax(logits, dim=1)
     expected = [float(logp[3 + k, token]) for k, token in enumerate(sampled)]
     assert list(score(model, prompt, sampled, temperature)) == pytest.approx(expected, abs=1e-5)
-
-
-def result(cold: list[float], cached: list[float]) -> ProbeResult:
-    return ProbeResult(
-        version=PolicyVersion(timeline=1, n=1),
-        sampled_ids=token_ids(range(len(cold))),
-        cold_logprobs=logprobs(cold),
-        cached_logprobs=logprobs(cached),
-    )
-
-
-def test_the_gap_is_the_largest_over_both_passes() -> None:
-    assert probe_gap(result([-1.0, -2.0], [-1.0, -2.5]), [-1.25, -2.0]) == 0.5
-
-
-@pytest.mark.parametrize(
-    ("cold", "cached", "scored"),
-    [
-        ([-1.0], [math.nan], [-1.0]),
-        ([math.nan], [-1.0], [-1.0]),
-        ([-1.0], [-1.0], [math.nan]),
-        ([-1.0], [-1.0], [-1.0, -2.0]),
-        ([-1.0], [], [-1.0]),
-        ([], [], []),
-    ],
-)
-def test_what_cannot_be_compared_is_no_agreement(
-    cold: list[float], cached: list[float], scored: list[float]
-) -> None:
-    assert probe_gap(result(cold, cached), scored) == math.inf
 
 
 def test_other_weights_give_another_score(fresh_model: Callable[[], Any]) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 
 import pytest
@@ -9,7 +10,7 @@ import pytest
 from headrace.contracts.base import logprobs, token_ids
 from headrace.contracts.policy import PolicyVersion, ProbeResult
 from headrace.errors import JobFailed
-from headrace_trainer.proof import Proof
+from headrace_trainer.proof import Proof, gap
 
 PROOF = Proof(prompt_ids=[1, 2], sampled_ids=[5, 6, 7], logprobs=[-0.5, -1.0, -2.0])
 
@@ -56,3 +57,26 @@ def test_it_survives_the_file(tmp_path: Path):
     PROOF.write(tmp_path)
     assert Proof.read(tmp_path) == PROOF
     assert Proof.read(tmp_path / "elsewhere") is None
+
+
+def test_the_gap_is_the_largest_over_all_columns():
+    assert gap([[-1.0, -2.0], [-1.0, -2.5]], [-1.25, -2.0]) == 0.5
+
+
+@pytest.mark.parametrize(
+    ("columns", "expected"),
+    [
+        ([[-1.0, -1.0], [-1.0, math.nan]], [-1.0, -1.0]),
+        ([[-1.0], [-1.0]], [math.nan]),
+        ([[-1.0], [-1.0]], [-1.0, -2.0]),
+        ([[-1.0], []], [-1.0]),
+        ([[], []], []),
+    ],
+)
+def test_what_cannot_be_compared_is_no_agreement(columns: list[list[float]], expected: list[float]):
+    assert gap(columns, expected) == math.inf
+
+
+def test_a_nan_anywhere_fails_the_proof():
+    with pytest.raises(JobFailed):
+        PROOF.check(answer([5, 6, 7], [-0.5, float("nan"), -2.0]), 1e-4)
