@@ -1,7 +1,7 @@
 """Write the noisy demonstrations of FrozenLake as chat JSONL.
 
 The demonstrator knows a shortest way that avoids the holes, and each of its moves is a random one
-with probability 0.3: it reaches the goal in about two thirds of its episodes. A demonstrator that
+with probability 0.4: it reaches the goal in about half of its episodes. A demonstrator that
 ignored the holes would leave a model from which RL does not climb.
 
     python -m examples.frozenlake.demonstrations FILE
@@ -17,8 +17,8 @@ from pathlib import Path
 from examples.frozenlake.maps import ACTIONS, SIZE, TRAINING_SEEDS, Map, draw, map_of, move, shortest_moves
 from examples.frozenlake.prompt import MAX_TURNS, SYSTEM
 
-RANDOM_MOVE = 0.3
-N_CONVERSATIONS = 4_000
+RANDOM_MOVE = 0.4
+N_CONVERSATIONS = 4_800
 
 Message = dict[str, str]
 
