@@ -13,11 +13,11 @@ pytestmark = [pytest.mark.e2e, pytest.mark.timeout(600)]
 SLOW = pytest.mark.slow
 KINDS = [
     pytest.param("nan", "nan", id="nan"),
-    pytest.param("401", "401", id="unauthorised", marks=SLOW),
+    pytest.param("401", "401", id="unauthorised"),
     pytest.param("500", "500", id="broken", marks=SLOW),
     pytest.param("malformed", "JSON", id="malformed", marks=SLOW),
     pytest.param("inf", "inf", id="infinite", marks=SLOW),
-    pytest.param("missing", "reward", id="missing", marks=SLOW),
+    pytest.param("missing", "reward", id="missing"),
 ]
 
 

@@ -65,9 +65,9 @@ def test_the_same_seed_gives_the_same_demonstrations():
     assert walk.conversations(20, seed=3) != walk.conversations(20, seed=4)
 
 
-def test_the_frozenlake_demonstrator_reaches_the_goal_in_about_two_thirds_of_its_episodes():
+def test_the_frozenlake_demonstrator_reaches_the_goal_in_about_half_of_its_episodes():
     reached = sum(_ends_on_goal(messages) for messages in lake.conversations(2000)) / 2000
-    assert 0.6 < reached < 0.75
+    assert 0.45 < reached < 0.6
 
 
 def _ends_on_goal(messages: list[dict[str, str]]) -> bool:
