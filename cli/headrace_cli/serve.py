@@ -36,7 +36,10 @@ def serve(target: str, host: str, port: int, env_file: tuple[Path, ...]) -> None
         raise Unavailable(
             f"serving a task app needs {error.name}: pip install 'headrace[task-app]'"
         ) from error
+    from headrace.task_app.server import require_usable
+
     app = task_app.load(target)
+    require_usable(app, host)
     if host in (LOOPBACK, "localhost"):
         require_free({"task app": port})
     click.echo(f"task app {target} at http://{host}:{port}  (Ctrl-C stops it)")

@@ -22,6 +22,9 @@ def test_the_written_task_app_and_configs_run(running_stack: Running, base: str,
         env={**os.environ, "ENVIRONMENT_API_KEY": "sums-key"},
     )
     try:
+        sft_config = folder / "sft.toml"  # a tiny, untrained model needs more than a pretrained one
+        text = sft_config.read_text().replace("learning_rate = 1e-5", "learning_rate = 2e-3")
+        sft_config.write_text(text.replace("n_epochs = 1", "n_epochs = 10"))
         keyed = running_stack.with_env(ENVIRONMENT_API_KEY="sums-key")
         url = f"http://127.0.0.1:{port}"
         sft = keyed.headrace(

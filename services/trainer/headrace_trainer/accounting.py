@@ -59,6 +59,7 @@ def rollout_metrics(
         "reward.min": min(returns),
         "reward.max": max(returns),
         "success.rate": statistics.fmean(value >= 1 for value in returns),
+        "calls.length_stop_share": length_stop_share(trajectories),
         "rollouts.truncated_share": statistics.fmean(t.is_truncated for t in trajectories),
         "length.sampled_mean": statistics.fmean(sampled),
         "length.sampled_max": max(sampled),
@@ -69,6 +70,12 @@ def rollout_metrics(
         "staleness.mean": statistics.fmean(staleness),
         "staleness.max": max(staleness),
     }
+
+
+def length_stop_share(trajectories: Sequence[Trajectory]) -> float:
+    """Share of answered calls that were ended by their limit of tokens."""
+    reasons = [call.finish_reason for t in trajectories for call in t.calls if call.reply is not None]
+    return statistics.fmean(reason == "length" for reason in reasons) if reasons else 0.0
 
 
 def ledger_entry(

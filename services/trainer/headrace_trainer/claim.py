@@ -14,9 +14,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 
 import redis
-from sqlalchemy import update
 from sqlalchemy.exc import OperationalError
-from sqlmodel import Session, col
+from sqlmodel import Session
 
 from headrace import log
 from headrace.artifacts.files import ArtifactStore
@@ -30,7 +29,6 @@ from headrace.queue.slots import SlotClaim
 from headrace.settings import Settings
 from headrace.store import jobs, ledger, plan
 from headrace.store.session import Store
-from headrace.store.tables import Job
 from headrace_trainer.context import Context
 from headrace_trainer.ownership import JobCancelled, OwnedJob, ProcessStopping, SlotLost
 
@@ -158,20 +156,9 @@ def _end(job: OwnedJob, status: JobStatus, reason: str) -> None:
 
 
 def _say_why_they_wait(context: Context, job_ids: list[str], reason: str) -> None:
-    if not job_ids:
-        return
-    with context.store.write() as session:
-        for position, job_id in enumerate(job_ids, start=1):
-            sentence = f"position {position} in pool {context.settings.pool}: {reason}"
-            session.execute(
-                update(Job)
-                .where(
-                    col(Job.job_id) == job_id,
-                    col(Job.status) == JobStatus.QUEUED,
-                    col(Job.waiting_reason).is_distinct_from(sentence),
-                )
-                .values(waiting_reason=sentence)
-            )
+    if job_ids:
+        with context.store.write() as session:
+            jobs.explain_waiting(session, context.settings.pool, job_ids, reason)
 
 
 def _wait_for_wakeup(context: Context, types: tuple[str, ...]) -> None:

@@ -13,6 +13,7 @@ from headrace.ids import rollout_id
 from headrace.rl.credit import episode_return
 from headrace.rl.statistics import paired_difference
 from headrace.store.plan import PlannedRollout
+from headrace_trainer.accounting import length_stop_share
 from headrace_trainer.collector import Collector
 from headrace_trainer.group_book import GroupBook
 from headrace_trainer.intake import Intake
@@ -32,6 +33,9 @@ class Report:
     calls: int
     sampled_tokens: int
     truncated_share: float
+    """Share of episodes that the environment cut short."""
+    length_stop_share: float
+    """Share of calls that were ended by their limit of tokens."""
 
     def to_json(self) -> dict[str, Any]:
         return {
@@ -104,6 +108,7 @@ def report(trajectories: Sequence[Trajectory], success_at: float) -> Report:
         calls=len(calls),
         sampled_tokens=sum(len(call.sampled_ids) for call in calls),
         truncated_share=statistics.fmean(t.is_truncated for t in trajectories),
+        length_stop_share=length_stop_share(trajectories),
     )
 
 

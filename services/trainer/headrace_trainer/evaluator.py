@@ -38,7 +38,9 @@ def run_evaluation(job: OwnedJob, slot: SlotClaim) -> None:
     try:
         version = PolicyVersion(timeline=job.timeline, n=0)
         served = link.desire(Path(model.path), version, config.policy.max_model_len)
+        job.event("eval.policy.starting", f"the policy engine loads {model.name}")
         link.wait_until_served(served, job.check)
+        job.event("eval.policy.ready", f"the policy serves {model.name}")
         # The model does not change during the job, so whatever was accepted before stays usable.
         intake = Intake.take_over(job, is_usable=lambda trajectory: trajectory.purpose == EVAL)
         trajectories = evaluation.play(

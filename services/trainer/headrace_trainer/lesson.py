@@ -5,6 +5,7 @@ Order of arrival changes nothing: groups come by index and members by number.
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass, field
 
 from headrace.config.rl import RLConfig
@@ -40,6 +41,15 @@ class Lesson:
     @property
     def trajectories(self) -> list[Trajectory]:
         return [learnt.trajectory for learnt in self.rollouts]
+
+    @property
+    def nothing_to_learn(self) -> str | None:
+        """Why no rollout is in the batch; None when some are."""
+        reasons = Counter(learnt.not_trained_reason for learnt in self.rollouts)
+        if None in reasons or not reasons:
+            return None
+        [(reason, n)] = reasons.most_common(1)
+        return f"{n} of {len(self.rollouts)} rollouts left out: {reason}"
 
     @property
     def returns(self) -> list[float]:

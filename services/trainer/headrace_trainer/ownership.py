@@ -98,14 +98,6 @@ class OwnedJob:
         jobs.add_event(session, self.org_id, self.job_id, type, message, level=level, **data)
         self._last_event = time.monotonic()
 
-    def pause(self, reason: str | None) -> None:
-        """Show why the job waits (None: it goes on)."""
-        self.write(
-            lambda session: session.execute(
-                update(Job).where(col(Job.job_id) == self.job_id).values(paused_reason=reason)
-            )  # type: ignore[arg-type]
-        )
-
     def hand_over(self) -> None:
         """Let the lease lapse now, so that the next process need not wait for it."""
         self._stop_beating()  # a renewal that is under way would undo it
@@ -143,6 +135,9 @@ class OwnedJob:
     def _renew(self) -> None:
         with self.context.store.write() as session:
             job = jobs.renew(session, self.job_id, self.timeline)
+            alike = ("eval",) if self.prefix == "eval" else ("rl", "sft")
+            waiting = jobs.claimable(session, job.pool, alike)
+            jobs.explain_waiting(session, job.pool, waiting, f"the pool works on {self.job_id}")
             if job.cancel_requested:
                 self._cancelled.set()
             if time.monotonic() - self._last_event > QUIET_S:

@@ -36,6 +36,11 @@ def run_rl(job: OwnedJob, slot: SlotClaim) -> None:
     run = RLRun.start_or_resume(job)
     if run.iteration < run.config.iterations or run.unreported:
         _train(run, slot)
+    if not run.step:
+        raise JobFailed(
+            f"no optimiser step was taken in {run.iteration} iterations, so there is no better policy: no group had "
+            "members with different returns; start from a model that succeeds sometimes, or reward partial success"
+        )
     rl_report.finish(run)
 
 
@@ -93,7 +98,7 @@ def _iterate(run: RLRun, policy: ServedPolicy, intake: Intake) -> None:
         with run.timed("publish"):
             values["probe.max_abs"] = policy.publish(run)
     values |= _evaluate_when_due(run, policy, intake)
-    rl_report.report(run, values, learnt.skipped_reason)
+    rl_report.report(run, values, lesson.nothing_to_learn or learnt.skipped_reason)
 
 
 def _collector(run: RLRun, policy: ServedPolicy, intake: Intake) -> Collector:

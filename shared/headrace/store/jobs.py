@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import timedelta
 from typing import Any
 
@@ -92,6 +93,21 @@ def claimable(session: Session, pool: str, types: tuple[str, ...]) -> list[str]:
         .order_by(running.desc(), col(Job.created_at), col(Job.job_id))
     )
     return list(session.execute(statement).scalars())
+
+
+def explain_waiting(session: Session, pool: str, job_ids: Sequence[str], reason: str) -> None:
+    """Write each queued job's place in the line and what the pool is busy with, where that has changed."""
+    for position, job_id in enumerate(job_ids, start=1):
+        sentence = f"position {position} in pool {pool}: {reason}"
+        session.execute(
+            update(Job)
+            .where(
+                col(Job.job_id) == job_id,
+                col(Job.status) == JobStatus.QUEUED,
+                col(Job.waiting_reason).is_distinct_from(sentence),
+            )
+            .values(waiting_reason=sentence)
+        )
 
 
 def renew(session: Session, job_id: str, timeline: int) -> Job:
