@@ -25,6 +25,7 @@ KINDS = [
 def test_a_wrong_answer_fails_the_job_and_says_what_was_wrong(
     running_stack: Running, base: str, kind: str, said: str
 ):
+    running_stack.api.upload_environment_key(KEY)  # what the app echoes must be known to be hidden
     with serving(FakeTaskApp(kind).app) as url:
         config = {
             "services": {"task_url": url},
