@@ -68,6 +68,7 @@ def test_an_expired_lease_counts_as_lost_even_when_nobody_took_it(client):
     lease.try_acquire()
     client.delete(KEY)
     until(lambda: lease.is_lost)
+    assert lease.is_lost
     lease.release()
 
 
@@ -186,6 +187,7 @@ def test_an_order_is_one_json_message_on_the_pools_queue(client, valkey_url):
 def test_as_many_threads_as_a_worker_has_can_talk_at_once(client):
     pool = client.connection_pool
     taken = [pool.get_connection() for _ in range(150)]
+    assert len({id(connection) for connection in taken}) == 150
     for connection in taken:
         pool.release(connection)
     pool.disconnect()

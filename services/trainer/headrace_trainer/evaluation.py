@@ -59,25 +59,12 @@ def play(
     A seed that keeps failing is never replaced by another: the comparison needs the same seeds.
     """
 
-    def plan_group(index: int) -> list[PlannedRollout]:
-        if index >= len(seeds):  # a replacement plays the seed of the group it stands for
-            raise AssertionError("evaluation replaces no group")
-        return [
-            PlannedRollout(
-                rollout_id(template.job_id, template.purpose, template.iteration, index, member),
-                index,
-                member,
-                seeds[index],
-            )
-            for member in range(samples)
-        ]
-
     book = GroupBook(n_wanted=len(seeds), min_members=0, max_attempts=max_attempts)
     collector = Collector(
         intake,
         template,
         book,
-        plan_group=plan_group,
+        plan_group=lambda index: _group(template, index, seeds[index], samples),
         max_concurrent=max_concurrent,
         on_progress=on_progress,
     )
@@ -90,6 +77,14 @@ def play(
             f"{missing[0].dead_reason}"
         )
     return [m.trajectory for group in groups for m in group.members if m.trajectory is not None]
+
+
+def _group(template: OrderTemplate, index: int, seed: int, samples: int) -> list[PlannedRollout]:
+    ids = (
+        rollout_id(template.job_id, template.purpose, template.iteration, index, member)
+        for member in range(samples)
+    )
+    return [PlannedRollout(name, index, member, seed) for member, name in enumerate(ids)]
 
 
 def report(trajectories: Sequence[Trajectory], success_at: float) -> Report:

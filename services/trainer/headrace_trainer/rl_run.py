@@ -62,17 +62,8 @@ class RLRun:
         config, context = RLConfig.model_validate(job.row.config), job.context
         with context.store.read() as session:
             base = resolve_model(session, job.org_id, config.model.start, context.settings)
-        facts = task_facts.ask(
-            context,
-            job.org_id,
-            config.services.task_url,
-            # What brought the trainer down may have brought down the task app, too.
-            patience_s=RESUME_PATIENCE_S if job.timeline > 1 else 0,
-            tick=job.check,
-        )
-        rollouts, training = config.training.rollouts, config.training
-        seeds = task_facts.training_seeds(config.training_seeds, facts, rollouts.split)
-        lowest = facts.reward_range[0] if facts.reward_range else None
+        seeds, failure_reward = _ask_task_app(job, config)
+        training = config.training
         found = saving.newest_whole(job)
         folder = found[1] if found else Path(base.path)
         model = load_policy(folder, dtype=context.topology.dtype, device=context.topology.device)
@@ -89,8 +80,8 @@ class RLRun:
             model=model,
             optimizer=optimizer,
             saver=Saver(job, training.checkpoint_every, config.iterations),
-            seeds=SeedSchedule(seeds, rollouts.seed_order, training.seed),
-            failure_reward=rollouts.failure_reward if rollouts.failure_reward is not None else lowest,
+            seeds=SeedSchedule(seeds, training.rollouts.seed_order, training.seed),
+            failure_reward=failure_reward,
             folder=folder,
             version=PolicyVersion(timeline=job.timeline, n=0),
             # Without a checkpoint every earlier timeline served the base, too.
@@ -158,3 +149,19 @@ class RLRun:
         yield
         name = f"time.{stage}_s"
         self.seconds[name] = self.seconds.get(name, 0.0) + time.monotonic() - began
+
+
+def _ask_task_app(job: OwnedJob, config: RLConfig) -> tuple[tuple[int, ...], float | None]:
+    """The training seeds and the return of a broken episode: the config's, else the task app's own."""
+    facts = task_facts.ask(
+        job.context,
+        job.org_id,
+        config.services.task_url,
+        # What brought the trainer down may have brought down the task app, too.
+        patience_s=RESUME_PATIENCE_S if job.timeline > 1 else 0,
+        tick=job.check,
+    )
+    rollouts = config.training.rollouts
+    lowest = facts.reward_range[0] if facts.reward_range else None
+    failure_reward = rollouts.failure_reward if rollouts.failure_reward is not None else lowest
+    return task_facts.training_seeds(config.training_seeds, facts, rollouts.split), failure_reward

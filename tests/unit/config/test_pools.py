@@ -14,7 +14,7 @@ def test_the_first_pool_and_its_topology_are_the_default() -> None:
 
 def test_every_pool_has_its_default_topology() -> None:
     for pool in pools().values():
-        find_topology(pool, None)
+        assert find_topology(pool, None) == (pool.default_topology, pool.topologies[pool.default_topology])
 
 
 def test_an_unknown_pool_or_topology_names_the_known_ones() -> None:

@@ -37,7 +37,7 @@ def evaluation(example: str, name: str) -> EvalConfig:
 
 @pytest.mark.parametrize("path", CONFIGS, ids=lambda path: f"{path.parent.name}/{path.name}")
 def test_each_config_is_strictly_valid(path: Path):
-    config_of(path)
+    assert config_of(path).tags["example"] == path.parent.name
 
 
 @pytest.mark.parametrize(

@@ -118,4 +118,6 @@ def test_an_answer_of_an_odd_shape_is_read_as_far_as_it_goes(odd):
     case = attempt(good(), given={"outcome_reward": 1.0} | odd)
     judgement = judge(ORDER, case)
     trajectory = build_trajectory(ORDER, case, judgement)
-    trajectory.model_dump_json()
+    assert trajectory.outcome.has_reward == (trajectory.rewards.outcome_reward == 1.0)
+    written = trajectory.model_dump_json()
+    assert Trajectory.model_validate_json(written).model_dump_json() == written
