@@ -5,7 +5,7 @@ PIP := .venv/bin/pip
 TORCH_CPU_INDEX := https://download.pytorch.org/whl/cpu
 STAMP := .venv/.headrace-installed
 
-.PHONY: help setup demo demo-frozenlake up test test-full check fmt clean
+.PHONY: help setup demo demo-frozenlake up test test-full parity check fmt clean
 
 help:  ## List the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 20
@@ -43,7 +43,10 @@ test: setup  ## What the gate runs: unit and integration in parallel, then the e
 	$(PY) -m pytest -q -n 2 --dist loadfile -m "not (engine or e2e or browser or slow)"
 	$(PY) -m pytest -q -m "(engine or e2e or browser) and not slow"
 
-test-full: test  ## Everything, including slim installs per service and the demos' figures
+parity: setup  ## Every loss against TRL's own code on 200 random batches
+	$(PY) -m tests.parity
+
+test-full: test parity  ## Everything, including slim installs per service and the demos' figures
 	$(PY) -m pytest -q -m slow
 
 clean:  ## Remove the virtual environment and build outputs

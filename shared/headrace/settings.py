@@ -45,6 +45,12 @@ class Settings(BaseSettings):
     """Internal token of workers at the gateway: may open and end sessions, may not publish."""
     trainer_token: str = Field(default="", alias="HEADRACE_TRAINER_TOKEN")
     """Internal token of the trainer and evaluator at the gateway: may also publish and probe."""
+    plugins: str = Field(default="", alias="HEADRACE_PLUGINS")
+    """Packages, separated by commas, from which a job's config may name functions by import path."""
+
+    @property
+    def plugin_packages(self) -> tuple[str, ...]:
+        return tuple(name.strip() for name in self.plugins.split(",") if name.strip())
 
     @property
     def artifacts(self) -> Path:

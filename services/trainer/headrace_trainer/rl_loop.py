@@ -83,6 +83,8 @@ def _iterate(run: RLRun, policy: ServedPolicy, intake: Intake) -> None:
             run.optimizer,
             lesson.batch,
             run.config.training,
+            loss=run.loss,
+            reference=run.reference,
             step=run.step,
             between=run.job.check,
         )

@@ -21,6 +21,8 @@ from headrace.store import metrics
 from headrace.store.models import ResolvedModel, resolve_model
 from headrace_trainer import saving, task_facts
 from headrace_trainer.checkpoint import TrainerState, read_checkpoint, restore
+from headrace_trainer.losses.select import loss_function
+from headrace_trainer.losses.tokens import LossFunction
 from headrace_trainer.model import load_policy, weights_hash
 from headrace_trainer.optimizer import make_optimizer
 from headrace_trainer.ownership import OwnedJob
@@ -38,6 +40,9 @@ class RLRun:
     base: ResolvedModel
     model: Any
     optimizer: torch.optim.Optimizer
+    loss: LossFunction
+    reference: Any | None
+    """The frozen model of the KL term; None without one."""
     saver: Saver
     seeds: SeedSchedule
     failure_reward: float | None
@@ -64,6 +69,7 @@ class RLRun:
             base = resolve_model(session, job.org_id, config.model.start, context.settings)
         seeds, failure_reward = _ask_task_app(job, config)
         training = config.training
+        loss = loss_function(training, context.settings.plugin_packages)
         found = saving.newest_whole(job)
         folder = found[1] if found else Path(base.path)
         model = load_policy(folder, dtype=context.topology.dtype, device=context.topology.device)
@@ -79,6 +85,8 @@ class RLRun:
             base=base,
             model=model,
             optimizer=optimizer,
+            loss=loss,
+            reference=_reference(Path(base.path), job) if training.kl_coef else None,
             saver=Saver(job, training.checkpoint_every, config.iterations),
             seeds=SeedSchedule(seeds, training.rollouts.seed_order, training.seed),
             failure_reward=failure_reward,
@@ -149,6 +157,12 @@ class RLRun:
         yield
         name = f"time.{stage}_s"
         self.seconds[name] = self.seconds.get(name, 0.0) + time.monotonic() - began
+
+
+def _reference(folder: Path, job: OwnedJob) -> Any:
+    """The model that the job started from, frozen."""
+    topology = job.context.topology
+    return load_policy(folder, dtype=topology.dtype, device=topology.device).requires_grad_(False)
 
 
 def _ask_task_app(job: OwnedJob, config: RLConfig) -> tuple[tuple[int, ...], float | None]:

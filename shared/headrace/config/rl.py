@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from typing import Any, Literal, Self
 
@@ -52,16 +53,45 @@ class Training(Section):
     max_grad_norm: float = Field(default=1.0, gt=0)
     seed: int = 0
     """Seeds of shuffling and, at staleness 0, of each sampled token."""
-    clip_low: float = Field(default=0.2, gt=0, lt=1)
-    """PPO clip below 1."""
-    clip_high: float = Field(default=0.2, gt=0)
-    """PPO clip above 1; larger than `clip_low` is clip-higher (DAPO)."""
+    loss: str = "ppo_clip"
+    """`ppo_clip`, `gspo`, `cispo`, `sapo`, `dppo`, or a function of your own as `package.module:name`."""
+    clip_low: float | None = Field(default=None, gt=0, lt=1)
+    """Bound of the ratio below 1; absent means 0.2, for `gspo` 3e-4."""
+    clip_high: float | None = Field(default=None, gt=0)
+    """Bound above 1, larger than `clip_low` for clip-higher (DAPO); absent means 0.2, for `gspo` 4e-4."""
+    dual_clip: float | None = Field(default=None, gt=1)
+    """`ppo_clip`: the loss of a token with a negative advantage is at most so many times its size."""
+    ratio_cap: float | None = Field(default=None, gt=1)
+    """`ppo_clip`: largest ratio on both signs; `cispo`: largest weight of a token, absent means 5."""
+    sapo_temperature_positive: float = Field(default=1.0, gt=0)
+    """`sapo`: sharpness of the gate where the advantage is positive."""
+    sapo_temperature_negative: float = Field(default=1.05, gt=0)
+    dppo_max_shift: float = Field(default=0.2, gt=0, lt=1)
+    """`dppo`: a token whose probability has moved further in its advantage's direction is left out."""
+    dppo_pull: float = Field(default=1e-3, ge=0)
+    """`dppo`: weight of the squared distance to the sampling logprobs."""
     updates_per_batch: int = Field(default=1, ge=1)
     """Optimiser steps taken on each batch."""
-    advantage: Literal["grpo", "dr_grpo"] = "grpo"
-    """`grpo` divides by the group's standard deviation; `dr_grpo` only subtracts the mean."""
-    normalization: Literal["token", "sequence"] = "token"
-    """`token`: mean over all trainable tokens of the optimiser batch; `sequence`: mean of rollout means."""
+    advantage: Literal["grpo", "dr_grpo", "rloo", "reinforce_pp", "maxrl"] = "grpo"
+    """Baseline of a group: `grpo` (mean and standard deviation), `dr_grpo` (mean), `rloo` (mean of the others),
+    `reinforce_pp` (mean, then the batch's standard deviation), `maxrl` (mean, divided by it)."""
+    normalization: Literal["token", "sequence", "sequence_sum", "constant", "microbatch"] = "token"
+    """`token`: mean over all trainable tokens of the optimiser batch (DAPO); `sequence`: mean of rollout means
+    (GRPO); `sequence_sum`: mean of rollout sums; `constant`: divided by rollouts x `normalization_length`
+    (Dr. GRPO); `microbatch`: mean of each micro-batch (BNPO)."""
+    normalization_length: int | None = Field(default=None, ge=1)
+    """Tokens by which `constant` divides each rollout's sum."""
+    kl_coef: float = Field(default=0.0, ge=0)
+    """Weight of the KL to the model that the job started from; 0 loads no reference model."""
+    kl_estimator: Literal["k2", "k3"] = "k3"
+    """Estimator of the KL as a loss; k1 is no loss, since its gradient has expectation zero."""
+    importance: Literal["none", "token", "token_mask", "sequence", "sequence_mask", "geometric_mask"] = "none"
+    """Weights for the gap between the engine's logprobs and the trainer's: truncated (`token`, `sequence`),
+    or 0 outside the bounds (`token_mask`, `sequence_mask`, `geometric_mask`)."""
+    importance_low: float = Field(default=0.5, ge=0, lt=1)
+    """Least weight that a mask keeps."""
+    importance_high: float = Field(default=2.0, gt=1)
+    """Bound of a truncated weight; greatest weight that a mask keeps."""
     drop_zero_variance_groups: bool = True
     """Leave out groups whose members all got the same return (their advantage is zero)."""
     max_tokens_per_microbatch: int = Field(default=16384, ge=64)
@@ -71,8 +101,11 @@ class Training(Section):
     """Keep a checkpoint for good after each so many iterations (the last is always kept)."""
     max_logprob_mismatch: float = Field(default=0.05, gt=0)
     """Largest mean |trainer - engine| logprob of sampled tokens before the job stops with that reason."""
-    credit: Literal["outcome", "outcome_plus_events"] = "outcome"
-    """What an episode's return is: the outcome reward alone, or with its event rewards added."""
+    credit: Literal["outcome", "outcome_plus_events", "reward_to_go"] = "outcome"
+    """What a call is credited with: the episode's outcome reward, that with all event rewards added, or the
+    rewards from this call on (event rewards of the calls that caused them, then the outcome)."""
+    discount: float = Field(default=1.0, gt=0, le=1)
+    """Per call, of later rewards under `reward_to_go`."""
     rollouts: Rollouts = Rollouts()
     weight_sync_interval: Literal[1] = 1
     """Weights are published after each iteration."""
@@ -80,6 +113,61 @@ class Training(Section):
     """Metrics are written for each iteration."""
     weight_sync: FreeTable | None = None
     """Weights are published and proven after each iteration."""
+
+    @property
+    def bound_low(self) -> float:
+        return self.clip_low or (3e-4 if self.loss == "gspo" else 0.2)
+
+    @property
+    def bound_high(self) -> float:
+        return self.clip_high or (4e-4 if self.loss == "gspo" else 0.2)
+
+    @model_validator(mode="after")
+    def _loss_options_fit(self) -> Self:
+        if self.loss not in _LOSS_OPTIONS and not re.fullmatch(r"[\w.]+:\w+", self.loss):
+            raise ValueError(
+                f"[training] loss = {self.loss!r} is none of {', '.join(_LOSS_OPTIONS)}, and no function "
+                "written as package.module:name"
+            )
+        known = {key for keys in _LOSS_OPTIONS.values() for key in keys}
+        for key in sorted(known & self.model_fields_set - set(_LOSS_OPTIONS.get(self.loss, ()))):
+            users = ", ".join(name for name, keys in _LOSS_OPTIONS.items() if key in keys)
+            raise ValueError(
+                f'[training] {key} has no effect with loss = "{self.loss}"; it belongs to {users}'
+            )
+        if self.loss == "gspo" and self.normalization != "sequence":
+            raise ValueError(
+                f'[training] normalization = "{self.normalization}" weighs tokens, but loss = "gspo" has one '
+                'value per rollout; use normalization = "sequence"'
+            )
+        if self.loss == "dppo" and self.importance != "none":
+            raise ValueError(
+                f'[training] importance = "{self.importance}" would weigh twice: loss = "dppo" starts from the '
+                'sampling logprobs already; use importance = "none"'
+            )
+        if (self.normalization == "constant") != (self.normalization_length is not None):
+            raise ValueError(
+                '[training] normalization = "constant" and normalization_length belong together; set both or neither'
+            )
+        if self.credit != "reward_to_go" and "discount" in self.model_fields_set:
+            raise ValueError(
+                '[training] discount acts with credit = "reward_to_go" only; set that or remove it'
+            )
+        if self.importance == "none" and {"importance_low", "importance_high"} & self.model_fields_set:
+            raise ValueError("[training] importance_low and importance_high need [training] importance")
+        if "kl_estimator" in self.model_fields_set and not self.kl_coef:
+            raise ValueError("[training] kl_estimator needs a [training] kl_coef above 0")
+        return self
+
+
+_LOSS_OPTIONS = {
+    "ppo_clip": ("clip_low", "clip_high", "dual_clip", "ratio_cap"),
+    "gspo": ("clip_low", "clip_high"),
+    "cispo": ("ratio_cap",),
+    "sapo": ("sapo_temperature_positive", "sapo_temperature_negative"),
+    "dppo": ("dppo_max_shift", "dppo_pull"),
+}
+"""Loss -> the keys that act with it."""
 
 
 class Policy(Reply):

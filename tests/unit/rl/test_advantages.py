@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headrace.errors import DataError
-from headrace.rl.advantages import group_advantages, is_zero_variance
+from headrace.rl.advantages import batch_advantages, group_advantages, is_zero_variance
 
 
 def test_grpo_divides_by_the_sample_standard_deviation() -> None:
@@ -55,3 +55,38 @@ def test_advantages_sum_to_zero_and_keep_the_order_of_returns(returns: list[floa
 
 def test_every_member_counts_in_the_baseline_not_the_first_alone() -> None:
     assert group_advantages([0.0, 1.0, 1.0], "dr_grpo") == pytest.approx([-2 / 3, 1 / 3, 1 / 3])
+
+
+def test_rloo_compares_with_the_mean_of_the_others() -> None:
+    assert group_advantages([1.0, 2.0, 6.0], "rloo") == pytest.approx([1 - 4, 2 - 3.5, 6 - 1.5])
+
+
+def test_maxrl_divides_by_the_mean_and_needs_returns_that_are_not_negative() -> None:
+    assert group_advantages([0.0, 0.0, 0.0, 1.0], "maxrl") == [-1.0, -1.0, -1.0, 3.0]
+    with pytest.raises(DataError, match="needs returns of at least 0"):
+        group_advantages([-1.0, 1.0], "maxrl")
+
+
+def test_reinforce_pp_divides_by_the_spread_of_the_whole_batch() -> None:
+    # centred: -0.5, 0.5 and -2, 2; sample std of the four about 0 is sqrt(8.5 / 3)
+    std = math.sqrt(8.5 / 3) + 1e-4
+    found = batch_advantages([[0.0, 1.0], [1.0, 5.0]], "reinforce_pp")
+    assert found == [pytest.approx([-0.5 / std, 0.5 / std]), pytest.approx([-2 / std, 2 / std])]
+
+
+@pytest.mark.parametrize("scale", [1e200, 1e-150, 1.0])
+def test_grpo_neither_overflows_nor_vanishes_for_returns_of_any_size(scale: float) -> None:
+    if scale > 1:
+        found = group_advantages([-scale, 0.0, scale], "grpo")
+        assert found == pytest.approx([-1.0, 0.0, 1.0])
+    else:
+        assert all(map(math.isfinite, group_advantages([0.0, scale, 2 * scale], "grpo")))
+
+
+@given(
+    st.lists(st.lists(st.floats(0, 100), min_size=2, max_size=5), min_size=1, max_size=5),
+    st.sampled_from(["grpo", "dr_grpo", "rloo", "reinforce_pp", "maxrl"]),
+)
+def test_each_groups_advantages_sum_to_zero_under_every_baseline(groups, kind) -> None:
+    for advantages in batch_advantages(groups, kind):
+        assert math.fsum(advantages) == pytest.approx(0.0, abs=1e-6)

@@ -38,8 +38,8 @@ def test_each_trained_token_comes_with_its_own_columns() -> None:
     assert micro.weights_N.tolist() == pytest.approx([1 / 3] * 3)
 
 
-def test_no_microbatch_exceeds_the_budget_unless_one_row_alone_does() -> None:
-    rows = [row(*[0] * (n - 1), 1) for n in (9, 3, 3, 40, 9, 3)]
+def test_no_microbatch_exceeds_the_budget_unless_one_rollout_alone_does() -> None:
+    rows = [row(*[0] * (n - 1), 1, unit=f"r{i}") for i, n in enumerate((9, 3, 3, 40, 9, 3))]
     shapes = [tuple(micro.token_ids_BT.shape) for micro in batch_of(rows).microbatches(20)]
     assert shapes == [(3, 3), (2, 9), (1, 40)]
 
@@ -50,6 +50,51 @@ def test_the_split_keeps_every_token_and_the_weights_of_the_whole_batch() -> Non
     assert len(micros) > 2
     assert sum(micro.n_trainable for micro in micros) == batch.n_trainable
     assert math.fsum(float(micro.weights_N.double().sum()) for micro in micros) == pytest.approx(1, abs=1e-6)
+
+
+def test_an_advantage_per_token_reaches_its_token_and_nothing_at_masked_positions_is_read() -> None:
+    nan, inf = math.nan, math.inf
+    one = row(
+        0, 1, 0, 1, advantage=[nan, 1.0, inf, -2.0], behaviour_logprobs=[nan, -1, inf, -3],
+        is_own_version=[True, True, True, False],
+    )  # fmt: skip
+    (micro,) = batch_of([one]).microbatches(10)
+    assert micro.advantages_N.tolist() == [1, -2]
+    assert micro.behaviour_logprobs_N.tolist() == [-1, -3]
+    assert micro.is_own_version_N.tolist() == [True, False]
+    assert batch_of([one]).n_nonzero_advantages == 2
+
+
+def test_the_rows_of_one_rollout_share_a_micro_batch_and_its_number() -> None:
+    rows = [row(*[0] * 9, 1), row(0, 1, unit="s"), row(0, 1, 1), row(0, 1, unit="t")]
+    first, second = batch_of(rows).microbatches(12)
+    assert (first.n_rollouts, first.rollout_N.tolist()) == (2, [0, 1])
+    assert (second.n_rollouts, second.rollout_N.tolist()) == (1, [0, 0, 0])
+    assert tuple(second.token_ids_BT.shape) == (2, 10)
+
+
+def test_bnpo_weighs_each_micro_batch_by_its_own_tokens() -> None:
+    rows = [row(0, 1), row(0, 1, 1, 1, unit="s"), row(*[0] * 20, 1, 1, unit="t")]
+    first, second = batch_of(rows, "microbatch").microbatches(20)
+    assert first.weights_N.tolist() == pytest.approx([1 / 8] * 4)
+    assert second.weights_N.tolist() == pytest.approx([1 / 4] * 2)
+
+
+def test_advantages_by_call_reach_the_tokens_of_the_call() -> None:
+    trajectory = make_trajectory(make_call(0, [1, 2], [3, 4]), make_call(1, [5], [6], parent=0))
+    (sequence,) = sequences_of(trajectory)
+    batch = TrainingBatch.of_rollouts(
+        [(sequence, {0: 0.5, 1: -1.0})],
+        normalization="token",
+        max_model_len=100,
+        is_own_version=lambda _: True,
+    )
+    (micro,) = batch.microbatches(100)
+    assert micro.advantages_N.tolist() == [0.5, 0.5, -1.0]
+    with pytest.raises(DataError, match="call 1 was given no advantage"):
+        TrainingBatch.of_rollouts(
+            [(sequence, {0: 0.5})], normalization="token", max_model_len=100, is_own_version=lambda _: True
+        )
 
 
 def test_rows_without_trained_tokens_take_no_part() -> None:
@@ -71,6 +116,10 @@ def test_trainable_tokens_and_those_with_an_advantage_are_counted() -> None:
         (row(0, 1, token_ids=[1]), "1 tokens but 2 mask entries"),
         (row(1, 1), "no token precedes it"),
         (row(0, 1, advantage=math.nan), "advantage is nan"),
+        (row(0, 1, advantage=[0.0]), "2 tokens but 1 advantages"),
+        (row(0, 1, behaviour_logprobs=[0.0, math.inf]), "no finite logprob"),
+        (row(0, 1, behaviour_logprobs=[0.0]), "2 tokens but 1 logprobs"),
+        (row(0, 1, temperature=0.0), "temperature is 0.0"),
     ],
 )
 def test_a_row_that_cannot_be_trained_on_is_named(bad: Row, sentence: str) -> None:

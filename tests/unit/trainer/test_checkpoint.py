@@ -25,6 +25,7 @@ from headrace_trainer.checkpoint import (
     write_checkpoint,
 )
 from headrace_trainer.model import load_policy
+from headrace_trainer.losses.select import loss_function
 from headrace_trainer.optimizer import make_optimizer
 from headrace_trainer.step import rl_step
 
@@ -45,7 +46,9 @@ def optimizer_of(model: Any) -> torch.optim.Optimizer:
 
 def train(model: Any, optimizer: torch.optim.Optimizer, first: int, n: int) -> None:
     for step in range(first, first + n):
-        rl_step(model, optimizer, batch_of(make_rows(seed=step)), CONFIG, step=step)
+        rl_step(
+            model, optimizer, batch_of(make_rows(seed=step)), CONFIG, loss=loss_function(CONFIG), step=step
+        )
 
 
 @pytest.fixture

@@ -13,6 +13,7 @@ from tests.unit.trainer.test_logprobs import by_hand
 from headrace.config.rl import Training
 from headrace.errors import DataError, JobFailed
 from headrace_trainer.batch import Row
+from headrace_trainer.losses.select import loss_function
 from headrace_trainer.optimizer import make_optimizer
 from headrace_trainer.step import StepMetrics, rl_step
 
@@ -24,7 +25,9 @@ def train(
     model: Any, rows: list[Row], config: Training = CONFIG, normalization: str = "token", **more: Any
 ) -> StepMetrics:
     optimizer = make_optimizer(model, learning_rate=1.0, weight_decay=0.1)
-    return rl_step(model, optimizer, batch_of(rows, normalization), config, step=0, **more)
+    return rl_step(
+        model, optimizer, batch_of(rows, normalization), config, loss=loss_function(config), step=0, **more
+    )
 
 
 def gradient_of(model: Any, rows: list[Row], normalization: str, budget: int = 16384) -> dict[str, Any]:
@@ -32,7 +35,7 @@ def gradient_of(model: Any, rows: list[Row], normalization: str, budget: int = 1
     before = state_of(model)
     optimizer = torch.optim.SGD(model.parameters(), lr=1.0)
     config = Training(learning_rate=1.0, max_grad_norm=1e9, max_tokens_per_microbatch=budget)
-    rl_step(model, optimizer, batch_of(rows, normalization), config, step=0)
+    rl_step(model, optimizer, batch_of(rows, normalization), config, loss=loss_function(config), step=0)
     return {name: before[name] - tensor for name, tensor in model.state_dict().items()}
 
 
@@ -64,6 +67,60 @@ def test_the_split_into_microbatches_does_not_change_the_gradient(
     split = gradient_of(fresh_model(), rows, normalization, budget=64)
     for name, value in whole.items():
         torch.testing.assert_close(split[name], value, atol=2e-6, rtol=1e-3)
+
+
+OPTIONS = [
+    Training(max_grad_norm=1e9, updates_per_batch=2),
+    Training(max_grad_norm=1e9, updates_per_batch=2, clip_high=0.3, dual_clip=1.2, importance="token"),
+    Training(max_grad_norm=1e9, updates_per_batch=2, loss="gspo", normalization="sequence"),
+    Training(max_grad_norm=1e9, updates_per_batch=2, loss="cispo", importance="sequence_mask"),
+    Training(max_grad_norm=1e9, updates_per_batch=2, loss="sapo", normalization="sequence_sum"),
+    Training(
+        max_grad_norm=1e9, updates_per_batch=2, loss="dppo", normalization="constant", normalization_length=9
+    ),
+    Training(max_grad_norm=1e9, updates_per_batch=2, kl_coef=0.1),
+]
+
+
+@pytest.mark.parametrize("config", OPTIONS, ids=lambda config: f"{config.loss} {config.importance}")
+def test_no_loss_depends_on_how_many_micro_batches_there_are(fresh_model: Fresh, config: Training) -> None:
+    """The first update moves the weights, so that the second has ratios away from 1."""
+    rows, moved, n_micro = with_engine_logprobs(fresh_model(), make_rows(8)), [], set()
+    if config.kl_coef:
+        reference = fresh_model()
+        with torch.no_grad():
+            reference.get_input_embeddings().weight.mul_(1.05)
+    for budget in (10_000, 110, 60, 1):
+        model = fresh_model()
+        split = config.model_copy(update={"max_tokens_per_microbatch": budget, "learning_rate": 0.05})
+        batch = batch_of(rows, config.normalization)
+        n_micro.add(len(batch.microbatches(budget)))
+        optimizer = torch.optim.SGD(model.parameters(), lr=1.0)
+        rl_step(
+            model, optimizer, batch, split, loss=loss_function(split), step=0,
+            reference=reference if config.kl_coef else None,
+        )  # fmt: skip
+        moved.append(state_of(model))
+    assert len(n_micro) == 4
+    for other in moved[1:]:
+        for name, value in moved[0].items():
+            torch.testing.assert_close(other[name], value, atol=3e-6, rtol=1e-3)
+
+
+def test_a_kl_to_the_reference_pulls_the_policy_back_and_is_reported(fresh_model: Fresh) -> None:
+    rows = with_engine_logprobs(fresh_model(), make_rows())
+    reports = []
+    for coefficient in (0.0, 5.0):
+        model, reference = fresh_model(), fresh_model().requires_grad_(False)
+        optimizer = make_optimizer(model, learning_rate=1.0)
+        config = Training(learning_rate=3e-3, kl_coef=coefficient)
+        for step in range(4):
+            result = rl_step(
+                model, optimizer, batch_of(rows), config.model_copy(update={"max_logprob_mismatch": 1e9}),
+                loss=loss_function(config), step=step, reference=reference,
+            )  # fmt: skip
+        reports.append(result.metrics["train.kl"])
+    assert 0 < reports[1] < 0.5 * reports[0]
 
 
 def test_the_order_of_rows_changes_the_gradient_by_rounding_only(fresh_model: Fresh) -> None:
@@ -166,12 +223,12 @@ def test_nothing_to_learn_means_no_step_though_momentum_and_decay_would_move(
     model = fresh_model()
     rows = with_engine_logprobs(model, make_rows())
     optimizer = make_optimizer(model, learning_rate=1.0, weight_decay=0.1)
-    rl_step(model, optimizer, batch_of(rows), CONFIG, step=0)
+    rl_step(model, optimizer, batch_of(rows), CONFIG, loss=loss_function(CONFIG), step=0)
     before = state_of(model)
     empty = [
         replace(row, **change if change.get("mask", 1) else {"mask": [0] * len(row.mask)}) for row in rows
     ]
-    result = rl_step(model, optimizer, batch_of(empty), CONFIG, step=1)
+    result = rl_step(model, optimizer, batch_of(empty), CONFIG, loss=loss_function(CONFIG), step=1)
     assert result.skipped_reason is not None
     assert reason in result.skipped_reason
     assert result.n_optimizer_steps == 0
@@ -206,10 +263,17 @@ def test_stopping_between_microbatches_leaves_the_weights_and_the_next_step_clea
     optimizer = make_optimizer(model, learning_rate=1.0)
     config = Training(learning_rate=1e-3, max_tokens_per_microbatch=64)
     with pytest.raises(Stop):
-        rl_step(model, optimizer, batch_of(rows), config, step=0, between=between)
+        rl_step(model, optimizer, batch_of(rows), config, loss=loss_function(config), step=0, between=between)
     assert is_same(state_of(untouched), state_of(model))
-    rl_step(model, optimizer, batch_of(rows), config, step=0)
-    rl_step(untouched, make_optimizer(untouched, learning_rate=1.0), batch_of(rows), config, step=0)
+    rl_step(model, optimizer, batch_of(rows), config, loss=loss_function(config), step=0)
+    rl_step(
+        untouched,
+        make_optimizer(untouched, learning_rate=1.0),
+        batch_of(rows),
+        config,
+        loss=loss_function(config),
+        step=0,
+    )
     assert is_same(state_of(untouched), state_of(model))
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from headrace_trainer.losses.grpo import MAX_LOG_RATIO
+from headrace_trainer.losses.tokens import MAX_LOG_RATIO
 
 
 @dataclass(frozen=True)
