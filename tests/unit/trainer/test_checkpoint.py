@@ -24,8 +24,8 @@ from headrace_trainer.checkpoint import (
     restore,
     write_checkpoint,
 )
-from headrace_trainer.model import load_policy
 from headrace_trainer.losses.select import loss_function
+from headrace_trainer.model import load_policy
 from headrace_trainer.optimizer import make_optimizer
 from headrace_trainer.step import rl_step
 

@@ -25,7 +25,8 @@ def resumed(
     monkeypatch.setattr(rl_run, "restore", lambda *_: None)
     nothing: Any = None
     run = RLRun(
-        job=SimpleNamespace(timeline=timeline), config=nothing, base=nothing, model=nothing, optimizer=nothing, loss=nothing,
+        job=SimpleNamespace(timeline=timeline), config=nothing, base=nothing, model=nothing, optimizer=nothing,
+        loss=nothing,
         reference=None,
         saver=nothing, seeds=nothing, failure_reward=None, folder=Path(), version=saved,
         history=PolicyHistory.start(saved),
