@@ -210,15 +210,7 @@ def _positions(row: Row) -> np.ndarray:
 
 
 def _check(row: Row, max_model_len: int) -> None:
-    columns = [("mask entries", row.mask), ("logprobs", row.behaviour_logprobs)]
-    columns += [("versions", row.is_own_version)]
-    if not isinstance(row.advantage, int | float):
-        columns.append(("advantages", row.advantage))
-    for name, column in columns:
-        if column is not None and len(column) != len(row.token_ids):
-            raise DataError(f"{row.source}: {len(row.token_ids)} tokens but {len(column)} {name}")
-    if not len(row.token_ids):
-        raise DataError(f"{row.source}: the row is empty")
+    _check_columns(row)
     if row.mask[0]:
         raise DataError(f"{row.source}: the first token is marked as trained, but no token precedes it")
     if len(row.token_ids) > max_model_len:
@@ -235,6 +227,20 @@ def _check(row: Row, max_model_len: int) -> None:
         logprobs = np.asarray(row.behaviour_logprobs, dtype=np.float64)[_positions(row)]
         if not np.isfinite(logprobs).all():
             raise DataError(f"{row.source}: a trained token has no finite logprob")
+
+
+def _check_columns(row: Row) -> None:
+    advantages = None if isinstance(row.advantage, int | float) else row.advantage
+    for name, column in (
+        ("mask entries", row.mask),
+        ("logprobs", row.behaviour_logprobs),
+        ("versions", row.is_own_version),
+        ("advantages", advantages),
+    ):
+        if column is not None and len(column) != len(row.token_ids):
+            raise DataError(f"{row.source}: {len(row.token_ids)} tokens but {len(column)} {name}")
+    if not len(row.token_ids):
+        raise DataError(f"{row.source}: the row is empty")
 
 
 def _collate(rows: Sequence[Row], device: torch.device | str) -> MicroBatch:

@@ -13,7 +13,13 @@ from headrace.config.rl import RLConfig, Training
 from headrace.contracts.policy import PolicyVersion
 from headrace.contracts.trajectory import Trajectory
 from headrace.rl.advantages import batch_advantages, is_zero_variance
-from headrace.rl.credit import by_turn, episode_return, rewards_to_go, turn_advantages
+from headrace.rl.credit import (
+    by_turn,
+    episode_return,
+    overlong_penalty,
+    rewards_to_go,
+    turn_advantages,
+)
 from headrace.rl.sequences import Sequence, sequences_of
 from headrace.rl.staleness import PolicyHistory
 from headrace_trainer.batch import TrainingBatch
@@ -62,7 +68,7 @@ def lesson_of(
 ) -> Lesson:
     """Advantages within each group, and the batch of all rows with a signal."""
     training = config.training
-    marked = [_marked(group, training) for group in groups]
+    marked = [_marked(group, training, config.max_reply_tokens) for group in groups]
     rows: list[tuple[Sequence, float | dict[int, float]]] = []
     rollouts: list[Learnt] = []
     for group, advantages in zip(marked, _advantages(marked, training), strict=True):
@@ -70,6 +76,8 @@ def lesson_of(
             sequences = sequences_of(trajectory)
             n_tokens = sum(sequence.n_trainable for sequence in sequences)
             why = group.reason or (None if n_tokens else "no token of it can be trained on")
+            if why is None and training.overlong_filter and _is_cut(trajectory):
+                why = "a reply was ended by its limit of tokens (overlong_filter)"
             if why is None:
                 rows += [(sequence, advantage) for sequence in sequences]
             shown = _mean(advantage) if why is None else None
@@ -98,7 +106,8 @@ class _Marked:
     """Why no member is trained on."""
 
 
-def _marked(group: Group, training: Training) -> _Marked:
+def _marked(group: Group, training: Training, max_reply_tokens: int | None) -> _Marked:
+    """Whether members differ is judged by what the task app gave, before any shaping."""
     trajectories = [member.trajectory for member in group.members if member.trajectory is not None]
     returns = [episode_return(t.rewards, training.credit) for t in trajectories]
     to_go: list[dict[int, float]] = []
@@ -112,6 +121,13 @@ def _marked(group: Group, training: Training) -> _Marked:
         reason = "its group has fewer than two scored members"
     elif is_flat and training.drop_zero_variance_groups:
         reason = "zero-variance group: all members got the same return"
+    if training.overlong_buffer is not None and max_reply_tokens is not None:
+        for index, trajectory in enumerate(trajectories):
+            longest = max((len(call.sampled_ids) for call in trajectory.calls), default=0)
+            penalty = overlong_penalty(longest, max_reply_tokens, training.overlong_buffer)
+            returns[index] += penalty
+            if to_go:
+                to_go[index] = {call: value + penalty for call, value in to_go[index].items()}
     return _Marked(trajectories, returns, to_go, is_flat, reason)
 
 
@@ -138,6 +154,10 @@ def _advantages(groups: list[_Marked], training: Training) -> list[list[float] |
 def _answered(trajectory: Trajectory) -> list[int]:
     """Calls that got a reply and count, in order."""
     return [call.index for call in trajectory.calls if call.is_trainable and len(call.sampled_ids)]
+
+
+def _is_cut(trajectory: Trajectory) -> bool:
+    return any(call.finish_reason == "length" for call in trajectory.calls if call.is_trainable)
 
 
 def _mean(advantage: float | dict[int, float]) -> float:

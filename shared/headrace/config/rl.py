@@ -104,6 +104,10 @@ class Training(Section):
     credit: Literal["outcome", "outcome_plus_events", "reward_to_go"] = "outcome"
     """What a call is credited with: the episode's outcome reward, that with all event rewards added, or the
     rewards from this call on (event rewards of the calls that caused them, then the outcome)."""
+    overlong_buffer: int | None = Field(default=None, ge=1)
+    """Tokens before a reply's limit in which the return falls by up to 1 (DAPO's soft overlong punishment)."""
+    overlong_filter: bool = False
+    """Do not train on episodes with a reply that was ended by its limit; they stay in the group's baseline."""
     discount: float = Field(default=1.0, gt=0, le=1)
     """Per call, of later rewards under `reward_to_go`."""
     rollouts: Rollouts = Rollouts()
@@ -265,6 +269,12 @@ class RLConfig(Section):
             raise ValueError(
                 f"[training.rollouts] min_group_members = {self.min_group_members} is above the group size "
                 f"{self.group_size}"
+            )
+        buffer = self.training.overlong_buffer
+        if buffer is not None and (self.max_reply_tokens is None or buffer > self.max_reply_tokens):
+            raise ValueError(
+                f"[training] overlong_buffer = {buffer} is taken off the limit of a reply, [policy] max_tokens = "
+                f"{self.max_reply_tokens}; set a limit of at least the buffer"
             )
         if not any(op in AGENT_OPS for op in self.ops):
             raise ValueError(f'ops = {list(self.ops)} never asks the policy; add "agent"')

@@ -82,3 +82,14 @@ def _cause(call: int | None, calls: Sequence[int]) -> int:
     if call is None:
         return calls[-1]
     return max((one for one in calls if one < call), default=calls[0])
+
+
+def overlong_penalty(n_tokens: int, limit: int, buffer: int) -> float:
+    """What a reply of `n_tokens` loses near its limit: 0 up to `limit - buffer`, then linearly down to -1.
+
+    Soft overlong punishment (Yu et al. 2025, DAPO, eq. 13).
+
+    >>> [overlong_penalty(n, 100, 20) for n in (80, 90, 100)]
+    [0.0, -0.5, -1.0]
+    """
+    return -min(1.0, max(0.0, (n_tokens - (limit - buffer)) / buffer))

@@ -16,7 +16,12 @@ from headrace_trainer.lesson import Lesson, lesson_of
 
 def lesson(*groups: list[Trajectory], **training: Any) -> Lesson:
     config = RLConfig.model_validate(
-        {"services": {"task_url": "http://app"}, "model": {"base": "m"}, "training": training}
+        {
+            "services": {"task_url": "http://app"},
+            "model": {"base": "m"},
+            "training": training,
+            "policy": {"max_tokens": 4},
+        }
     )
     made: Any = [
         SimpleNamespace(members=[SimpleNamespace(trajectory=one) for one in group]) for group in groups
@@ -75,3 +80,23 @@ def test_batch_wide_statistics_count_only_groups_that_are_trained_on() -> None:
     equal, useful = [episode(0, 1.0), episode(1, 1.0)], [episode(2, 0.0), episode(3, 1.0)]
     both = advantages(lesson(equal, useful, advantage="reinforce_pp"))
     assert both == advantages(lesson(useful, advantage="reinforce_pp"))
+
+
+def test_a_reply_near_its_limit_costs_return_but_does_not_make_a_flat_group_useful() -> None:
+    short = episode(0, 1.0, n_calls=1)
+    call = make_call(0, [1], [3, 4, 5, 6], finish_reason="length")
+    long = make_trajectory(call, rollout_id="job_1.train.i0.g0.m1", reward=1.0)
+    assert lesson([short, long], overlong_buffer=2).returns == [1.0, 0.0]
+    assert lesson([short, long], overlong_buffer=2).zero_variance_share == 1.0
+    failing = long.model_copy(update={"rewards": Rewards(outcome_reward=0.0)})
+    found = lesson([short, failing], overlong_buffer=2, advantage="dr_grpo")
+    assert found.returns == [1.0, -1.0]
+    assert advantages(found) == {"m0": [1.0, 1.0], "m1": [-1.0] * 4}
+
+
+def test_filtered_overlong_episodes_stay_in_the_baseline_and_are_accounted_for() -> None:
+    call = make_call(0, [1], [3, 4, 5, 6], finish_reason="length")
+    cut = make_trajectory(call, rollout_id="job_1.train.i0.g0.m1", reward=0.0)
+    found = lesson([episode(0, 1.0), cut], overlong_filter=True, advantage="dr_grpo")
+    assert advantages(found) == {"m0": [0.5] * 3}
+    assert "overlong_filter" in (found.rollouts[1].not_trained_reason or "")
