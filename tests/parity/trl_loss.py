@@ -9,7 +9,6 @@ from typing import Any
 import torch
 from tests.parity.batches import Padded
 from torch import Tensor
-from trl.trainer.grpo_trainer import GRPOTrainer
 
 
 def trl_loss(
@@ -26,6 +25,10 @@ def trl_loss(
     sapo: tuple[float, float] = (1.0, 1.05),
 ) -> tuple[Tensor, Tensor]:
     """The loss, and its gradient with respect to the logprobs of all positions, shape (B, T)."""
+    from trl.trainer.grpo_trainer import (
+        GRPOTrainer,
+    )  # takes 12 s, which a run that deselects this need not pay
+
     leaf_BT = batch.logprobs_BT.clone().requires_grad_()
     trainer: Any = GRPOTrainer.__new__(GRPOTrainer)
     trainer.__dict__.update(

@@ -10,6 +10,7 @@ from headrace.contracts.job import JobStatus
 from headrace.contracts.trajectory import Trajectory
 from headrace.store import jobs, metrics
 from headrace.store.models import model_id
+from headrace_trainer.losses.select import source_sha256
 from headrace_trainer.rl_run import RLRun
 
 
@@ -22,6 +23,8 @@ def announce(run: RLRun) -> None:
         f"{run.config.group_size} rollouts",
         timeline=run.job.timeline,
         iteration=run.iteration,
+        loss=run.config.training.loss,
+        loss_source_sha256=source_sha256(run.loss),
     )
 
 

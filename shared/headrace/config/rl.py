@@ -126,6 +126,11 @@ class Training(Section):
     def bound_high(self) -> float:
         return self.clip_high or (4e-4 if self.loss == "gspo" else 0.2)
 
+    @property
+    def _changed(self) -> set[str]:
+        """Keys with another value than their default: a stored snapshot names every key."""
+        return {key for key, field in type(self).model_fields.items() if getattr(self, key) != field.default}
+
     @model_validator(mode="after")
     def _loss_options_fit(self) -> Self:
         if self.loss not in _LOSS_OPTIONS and not re.fullmatch(r"[\w.]+:\w+", self.loss):
@@ -134,7 +139,7 @@ class Training(Section):
                 "written as package.module:name"
             )
         known = {key for keys in _LOSS_OPTIONS.values() for key in keys}
-        for key in sorted(known & self.model_fields_set - set(_LOSS_OPTIONS.get(self.loss, ()))):
+        for key in sorted(known & self._changed - set(_LOSS_OPTIONS.get(self.loss, ()))):
             users = ", ".join(name for name, keys in _LOSS_OPTIONS.items() if key in keys)
             raise ValueError(
                 f'[training] {key} has no effect with loss = "{self.loss}"; it belongs to {users}'
@@ -153,13 +158,13 @@ class Training(Section):
             raise ValueError(
                 '[training] normalization = "constant" and normalization_length belong together; set both or neither'
             )
-        if self.credit != "reward_to_go" and "discount" in self.model_fields_set:
+        if self.credit != "reward_to_go" and "discount" in self._changed:
             raise ValueError(
                 '[training] discount acts with credit = "reward_to_go" only; set that or remove it'
             )
-        if self.importance == "none" and {"importance_low", "importance_high"} & self.model_fields_set:
+        if self.importance == "none" and {"importance_low", "importance_high"} & self._changed:
             raise ValueError("[training] importance_low and importance_high need [training] importance")
-        if "kl_estimator" in self.model_fields_set and not self.kl_coef:
+        if "kl_estimator" in self._changed and not self.kl_coef:
             raise ValueError("[training] kl_estimator needs a [training] kl_coef above 0")
         return self
 

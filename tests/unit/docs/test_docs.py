@@ -46,6 +46,8 @@ def test_toml_examples_are_valid(text: str):
 
 @with_ids("python")
 def test_python_examples_run_and_make_an_app(text: str):
+    if "LossTokens" in text:
+        pytest.skip("no app: tests/unit/trainer/test_losses.py runs it")
     names: dict = {}
     exec(compile(text, "docs", "exec"), names)
     assert names["app"].asgi is not None

@@ -1,8 +1,10 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Callable
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -326,8 +328,7 @@ OWN = """
 from headrace_trainer.losses.tokens import TokenLoss
 
 def plain(tokens):
-    held = tokens.advantages_N > 1e9
-    return TokenLoss(-tokens.advantages_N * tokens.logprobs_N, held, held)
+    return TokenLoss(-tokens.advantages_N * tokens.logprobs_N)
 
 def mean(tokens):
     return tokens.logprobs_N.mean()
@@ -350,6 +351,20 @@ def test_a_loss_of_the_users_own_is_imported_from_a_listed_package_only(own_loss
     assert found.loss_N.item() == pytest.approx(-2 * math.log(0.5))
 
 
+def test_the_loss_shown_in_the_docs_is_plain_policy_gradient() -> None:
+    page = (Path(__file__).parents[3] / "docs" / "how-it-works.md").read_text()
+    [example] = [
+        block for block in re.findall(r"```python\n(.*?)```", page, re.DOTALL) if "LossTokens" in block
+    ]
+    names: dict[str, Any] = {}
+    exec(compile(example, "docs", "exec"), names)
+    tokens = tokens_of(logs(0.5, 0.2), logs(0.1, 0.9), tensor(2, -1))
+    found = names["reinforce"](tokens)
+    assert found.loss_N.tolist() == pytest.approx([-2 * math.log(0.5), math.log(0.2)])
+    sums = ratio_sums(tokens, found)
+    assert (sums.n_tokens, sums.n_clipped_low, sums.n_clipped_high) == (2, 0, 0)
+
+
 def test_a_loss_that_does_not_give_a_value_per_token_is_refused(own_losses: str) -> None:
     loss = loss_function(Training(loss=f"{own_losses}:mean"), (own_losses,))
     with pytest.raises(ConfigError, match="must return a TokenLoss with one value per token"):
@@ -365,6 +380,10 @@ def test_the_source_of_an_own_loss_has_a_hash_that_follows_its_text(own_losses: 
     function: Callable[..., Any] = __import__(own_losses).plain
     assert source_sha256(function) == source_sha256(__import__(own_losses).mean)
     assert source_sha256(function) != source_sha256(ppo_clip)
+    assert source_sha256(loss_function(Training(loss=f"{own_losses}:mean"), (own_losses,))) == source_sha256(
+        function
+    )
+    assert source_sha256(loss_function(Training())) == source_sha256(ppo_clip)
 
 
 @pytest.mark.parametrize(
@@ -389,3 +408,24 @@ def test_options_that_contradict_or_would_not_act_are_refused(options: dict[str,
     with pytest.raises(ValueError) as error:
         Training(**options)
     assert sentence in str(error.value)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {},
+        {"loss": "gspo", "normalization": "sequence", "clip_high": 5e-4},
+        {"loss": "sapo", "sapo_temperature_negative": 1.2},
+        {"loss": "dppo", "dppo_pull": 0.01},
+        {"credit": "reward_to_go", "discount": 0.9, "kl_coef": 0.1, "kl_estimator": "k2"},
+        {
+            "normalization": "constant",
+            "normalization_length": 64,
+            "importance": "token",
+            "importance_high": 3.0,
+        },
+    ],
+)
+def test_a_stored_snapshot_names_every_key_and_is_accepted_again(options: dict[str, Any]) -> None:
+    training = Training(**options)
+    assert Training.model_validate(training.model_dump(mode="json")) == training

@@ -6,6 +6,7 @@ import math
 from dataclasses import dataclass
 
 import torch
+from torch import Tensor
 
 from headrace_trainer.losses.tokens import LossTokens, TokenLoss
 
@@ -40,9 +41,13 @@ def ratio_sums(tokens: LossTokens, loss: TokenLoss) -> RatioSums:
     ratio_N = tokens.ratio_N.double()
     return RatioSums(
         n_tokens=ratio_N.numel(),
-        n_clipped_low=int(loss.is_clipped_low_N.sum()),
-        n_clipped_high=int(loss.is_clipped_high_N.sum()),
+        n_clipped_low=_count(loss.is_clipped_low_N),
+        n_clipped_high=_count(loss.is_clipped_high_N),
         ratio_sum=float(ratio_N.sum()),
         ratio_min=float(ratio_N.min()),
         ratio_max=float(ratio_N.max()),
     )
+
+
+def _count(is_held_N: Tensor | None) -> int:
+    return 0 if is_held_N is None else int(is_held_N.sum())

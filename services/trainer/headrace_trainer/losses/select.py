@@ -6,7 +6,7 @@ import hashlib
 import importlib
 import inspect
 from collections.abc import Callable
-from functools import partial
+from functools import partial, wraps
 from typing import Any
 
 from headrace.config.rl import Training
@@ -71,14 +71,15 @@ def imported(key: str, path: str, plugins: tuple[str, ...]) -> Callable[..., Any
 
 
 def source_sha256(function: Callable[..., Any]) -> str:
-    """sha256 of the source of the module that a function comes from: what a run was trained with."""
-    module = inspect.getmodule(function)
-    return hashlib.sha256(inspect.getsource(module or function).encode()).hexdigest()
+    """sha256 of the source of the module that a loss comes from: what a run was trained with."""
+    source = inspect.unwrap(function.func if isinstance(function, partial) else function)
+    return hashlib.sha256(inspect.getsource(inspect.getmodule(source) or source).encode()).hexdigest()
 
 
 def _checked(path: str, function: Callable[..., Any]) -> LossFunction:
     """The user's loss, held to the signature."""
 
+    @wraps(function)
     def loss(tokens: LossTokens) -> TokenLoss:
         found = function(tokens)
         if not isinstance(found, TokenLoss) or found.loss_N.shape != tokens.logprobs_N.shape:

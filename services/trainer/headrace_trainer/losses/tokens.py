@@ -59,9 +59,9 @@ class TokenLoss:
     """The loss of each token, to be weighted by the batch's normaliser, and which tokens were held back."""
 
     loss_N: Tensor
-    is_clipped_low_N: Tensor
-    """bool: a bound below silenced or capped the token."""
-    is_clipped_high_N: Tensor
+    is_clipped_low_N: Tensor | None = None
+    """bool: a bound below silenced or capped the token; None for a loss without bounds."""
+    is_clipped_high_N: Tensor | None = None
 
 
 LossFunction = Callable[[LossTokens], TokenLoss]
