@@ -5,11 +5,23 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 
 from headrace.errors import ConfigError
 
 _LINE = re.compile(r"(?:export\s+)?([A-Za-z_][A-Za-z0-9_]*)\s*=\s*(.*)")
+_KEY_NAMES = ("ENVIRONMENT_API_KEY", "dev_environment_api_key", "DEV_ENVIRONMENT_API_KEY")
+
+
+@dataclass(frozen=True)
+class Environment:
+    """What the files and the shell say together."""
+
+    values: dict[str, str]
+    files: tuple[Path, ...]
+    overruled: tuple[str, ...]
+    """Names that a file sets too, to something else than the shell, whose value is in force."""
 
 
 def parse(text: str, name: str) -> dict[str, str]:
@@ -30,19 +42,32 @@ def parse(text: str, name: str) -> dict[str, str]:
     return found
 
 
-def merged(files: Iterable[Path], environ: Mapping[str, str] = os.environ) -> dict[str, str]:
+def read_environment(
+    files: Iterable[Path], environ: Mapping[str, str] = os.environ, *, may_be_new: bool = False
+) -> Environment:
     """The variables of all files, a later file over an earlier one, the shell over both.
 
-    Raises ConfigError for a file that cannot be read or a line that cannot be understood.
+    A variable that the shell sets to nothing does not count as set. `may_be_new` lets the last file be
+    one that does not exist yet. Raises ConfigError for a file or a line that cannot be read.
     """
+    paths = tuple(files)
     found: dict[str, str] = {}
-    for path in files:
+    for path in paths:
+        if may_be_new and path == paths[-1] and not path.exists():
+            continue
         try:
             text = path.read_text()
         except (OSError, UnicodeDecodeError) as error:
             raise ConfigError(f"--env-file {path} cannot be read: {_why(error)}") from error
         found.update(parse(text, str(path)))
-    return {**found, **environ}
+    shell = {name: value for name, value in environ.items() if value or name not in found}
+    overruled = tuple(sorted(name for name, value in found.items() if shell.get(name, value) != value))
+    return Environment({**found, **shell}, paths, overruled)
+
+
+def merged(files: Iterable[Path], environ: Mapping[str, str] = os.environ) -> dict[str, str]:
+    """The values of `read_environment` alone."""
+    return read_environment(files, environ).values
 
 
 def environment_keys(environ: Mapping[str, str]) -> list[str]:
@@ -51,10 +76,21 @@ def environment_keys(environ: Mapping[str, str]) -> list[str]:
     >>> environment_keys({"ENVIRONMENT_API_KEY": "a", "ENVIRONMENT_API_KEY_ALIASES": "b, a"})
     ['a', 'b']
     """
-    names = ("ENVIRONMENT_API_KEY", "dev_environment_api_key", "DEV_ENVIRONMENT_API_KEY")
-    primary = next((environ[name].strip() for name in names if environ.get(name, "").strip()), None)
+    named = [environ.get(name, "").strip() for name in _KEY_NAMES]
     aliases = [key.strip() for key in environ.get("ENVIRONMENT_API_KEY_ALIASES", "").split(",")]
-    return list(dict.fromkeys(key for key in (primary, *aliases) if key))
+    return list(dict.fromkeys(key for key in (*named, *aliases) if key))
+
+
+def write_variable(path: Path, name: str, value: str) -> None:
+    """Set one variable in an env file, keep its other lines as they are, and make it readable by its owner only."""
+    from headrace.artifacts.files import write_atomically
+
+    path = path.resolve()  # a link stays a link
+    lines = path.read_text().splitlines() if path.exists() else []
+    is_it = re.compile(rf"\s*(?:export\s+)?{re.escape(name)}\s*=")
+    kept = [line for line in lines if not is_it.match(line)]
+    text = "".join(f"{line}\n" for line in (*kept, f"{name}={value}"))
+    write_atomically(path, text.encode(), mode=0o600)
 
 
 def _unquoted(value: str) -> str:

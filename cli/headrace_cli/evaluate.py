@@ -4,17 +4,21 @@ from __future__ import annotations
 
 import click
 
+from headrace_cli.options import example
 from headrace_cli.train import job_options
 
 
-@click.command("eval")
+@click.command("eval", epilog=example("headrace eval --config eval.toml --model ft:tiny:JOB"))
 @job_options
 def evaluate(task_url: str | None, model: str | None, **options) -> None:
     """Submit an evaluation job and print its report.
 
     Exit codes are those of `headrace train`.
     """
-    from headrace_cli.flow import Options, submit_all
+    from headrace_cli.flow import submit_all
+    from headrace_cli.session import Options
     from headrace_cli.submission import Overrides
 
-    submit_all(Overrides("eval", task_url, None, model), Options(**options))
+    chosen = Options(**options)
+    over = Overrides("eval", task_url, model=model, mint=chosen.mint, command="eval")
+    submit_all(over, chosen)

@@ -3,167 +3,187 @@
 from __future__ import annotations
 
 import json
-import os
-from collections.abc import Sequence
+import tempfile
+from collections.abc import Callable
 from dataclasses import dataclass
-from hashlib import file_digest
 from pathlib import Path
-from typing import Any
 
 import click
 
 from headrace.client import ApiClient
 from headrace.contracts.job import JobType
-from headrace.errors import ConfigError, HeadraceError, NotFound, Unavailable
-from headrace_cli.backend import connect
-from headrace_cli.envfiles import environment_keys, merged
-from headrace_cli.follow import follow, require_success, view_for
-from headrace_cli.preflight import check_task_app
-from headrace_cli.render import print_json, print_report
-from headrace_cli.submission import Overrides, Submission, idempotency_key, payload, read
+from headrace.errors import ConfigError, HeadraceError
+from headrace_cli.asking import choose
+from headrace_cli.backend import find_target, key_prefix
+from headrace_cli.datasets import Dataset, checked, stored
+from headrace_cli.discovery import find_datasets, remember
+from headrace_cli.dry_run import dry_run
+from headrace_cli.errors import Interrupted
+from headrace_cli.fitting import known_pools, offered, overlap, refuse_impossible, suggestions
+from headrace_cli.follow import follow, follow_hint, require_success, view_for
+from headrace_cli.preview import preview, secrets_of, shown
+from headrace_cli.render import print_report
+from headrace_cli.session import Json, Options, Session, introduce, opened
+from headrace_cli.submission import ROUTES, Overrides, Submission, idempotency_key, payload, read
+from headrace_cli.verification import verified
 
-Json = dict[str, Any]
+_ANSWERED = ("job_id", "status", "type", "model", "pool", "topology")
+"""What the transcript shows of the API's answer."""
 
 
 @dataclass(frozen=True)
-class Options:
-    """What `headrace train` and `headrace eval` were called with."""
+class Prepared:
+    """A config that was read, with its checked datasets."""
 
-    configs: tuple[Path, ...]
-    idempotency: str | None
-    dry_run: bool
-    poll: bool
-    poll_timeout: float
-    poll_interval: float
-    as_json: bool
-    backend: str | None
-    env_file: tuple[Path, ...]
+    submission: Submission
+    datasets: tuple[Dataset, Dataset | None] | None = None
 
 
 def submit_all(over: Overrides, options: Options) -> None:
     """Submit each config, follow it, and stop at the first that does not succeed."""
-    environ = merged(options.env_file, os.environ)
-    submissions = [read(path, over, environ) for path in options.configs]
-    for submission in submissions:
-        if submission.type is JobType.SFT:
-            _require_files(submission)
-    if options.dry_run:
-        for submission in submissions:
-            print_json(_dry(submission, options.backend or environ.get("HEADRACE_API_URL", "")))
+    session: Session | None = None
+    try:
+        session = opened(options, None if over.type == "auto" else JobType(over.type))
+        with tempfile.TemporaryDirectory(prefix="headrace-") as folder:
+            _submit_all(session, over, Path(folder))
+    except (KeyboardInterrupt, click.Abort):
+        stage = session.stage if session is not None else Session.stage
+        raise Interrupted(f"interrupted; {stage}") from None
+
+
+def _submit_all(session: Session, over: Overrides, folder: Path) -> None:
+    introduce(session)
+    read_all = [_with_dataset(session, read(path, over, session.environ)) for path in session.configs]
+    prepared = [_prepared(submission, over, folder) for submission in read_all]
+    if session.options.dry_run:
+        for one in prepared:
+            dry_run(session, one.submission, one.datasets)
         return
-    keys = environment_keys(environ)
-    with connect(options.backend, environ) as api:
-        for submission in submissions:
-            _run(api, submission, keys, options)
+    target = find_target(session.options.backend, session.environ)
+    with ApiClient(target.url, target.key) as api:
+        session.base_line = f"Backend base: {target.shown} (key {key_prefix(target.key)})"
+        for number, one in enumerate(prepared):
+            try:
+                _run(session, api, one)
+            except (HeadraceError, KeyboardInterrupt, click.Abort):
+                skipped = [str(later.submission.path) for later in prepared[number + 1 :]]
+                if skipped:
+                    session.warn(f"skipped: {', '.join(skipped)}")
+                raise
 
 
-def _run(api: ApiClient, submission: Submission, keys: Sequence[str], options: Options) -> None:
-    if submission.task_url is not None:
-        _check_task_app(api, submission.task_url, keys, options)
-    files = _upload_all(api, submission, options) if submission.type is JobType.SFT else None
-    body = payload(submission, api.base_url, files)
-    key = idempotency_key(options.idempotency, body, len(options.configs))
-    create = {
+def _run(session: Session, api: ApiClient, one: Prepared) -> None:
+    """One config from its preflight to its end."""
+    submission, options = one.submission, session.options
+    session.say(f"Using config: {submission.path} ({submission.type})")
+    session.say(session.base_line)
+    submission, suggested = _against_the_world(session, api, submission)
+    files = _uploaded(session, api, one.datasets)
+    body = payload(submission, api.base_url, files, session.allow_experimental)
+    job = _created(session, api, submission, body)
+    remember(session.home, submission.path)
+    if options.poll:
+        session.say(
+            f"Polling {job['job_id']} (interval={options.poll_interval:g}s, timeout={options.poll_timeout:g}s)"
+        )
+        view = view_for(options.as_json)
+        job = follow(api, job, view, timeout_s=options.poll_timeout, interval_s=options.poll_interval)
+        session.say(f"Final status: {job['status']}")
+    else:
+        session.say(f"Not followed: {follow_hint(job['job_id'])}")
+    session.answer({**job, "config": str(submission.path), "suggestions": suggested})
+    if options.poll:
+        require_success(job)
+        session.stage = f"job {job['job_id']} succeeded; nothing else was submitted"
+        if not options.as_json:
+            _report(job)
+
+
+def _against_the_world(
+    session: Session, api: ApiClient, submission: Submission
+) -> tuple[Submission, Json | None]:
+    """The submission as the task app and the pools allow it, and what they suggest.
+
+    An impossible one is told to machines, too, with the suggestions, before its error is raised.
+    """
+    if submission.type is JobType.SFT:
+        return submission, None
+    facts = verified(session, api, submission)
+    pools = known_pools(api)
+    try:
+        submission = offered(session, submission, facts, pools)
+        refuse_impossible(submission, facts, pools)
+    except ConfigError as error:
+        refusal = {
+            "config": str(submission.path),
+            "error": error.message,
+            "suggestions": error.details.get("suggestions"),
+        }
+        session.answer(refusal)
+        raise
+    if warning := overlap(submission, facts):
+        session.warn(warning)
+    return submission, suggestions(submission, facts, pools)
+
+
+def _created(session: Session, api: ApiClient, submission: Submission, body: Json) -> Json:
+    key = idempotency_key(session.options.idempotency, body, len(session.configs))
+    secrets = secrets_of(session.environ)
+    session.say(f"POST {api.base_url}/api/v1{ROUTES[submission.type]}")
+    if key is not None:
+        session.say(f"Idempotency-Key: {key}")
+    session.say(f"Payload preview:\n{preview(body, secrets)}")
+    session.stage = "the job may have been submitted: look at `headrace jobs list`"
+    create: Callable[[Json, str | None], Json] = {
         JobType.RL: api.create_rl_job,
         JobType.SFT: api.create_sft_job,
         JobType.EVAL: api.create_eval_job,
     }[submission.type]
     job = create(body, key)
-    _tell(options, f"{submission.path.name}: {submission.type} job {job['job_id']} {job['status']}")
-    if options.poll:
-        view = view_for(options.as_json)
-        job = follow(api, job, view, timeout_s=options.poll_timeout, interval_s=options.poll_interval)
-    if options.as_json:
-        click.echo(json.dumps(job))
-    if options.poll:
-        require_success(job)
-        if not options.as_json:
-            _report(job, submission.type)
+    session.stage = f"job {job['job_id']} goes on: {follow_hint(job['job_id'])}"
+    answer = {name: job[name] for name in _ANSWERED if job.get(name) is not None}
+    session.say(f"Response {api.last_status}: {json.dumps(shown(answer, secrets), ensure_ascii=False)}")
+    return job
 
 
-def _check_task_app(api: ApiClient, url: str, keys: Sequence[str], options: Options) -> None:
-    """From here first (one sentence per failure), then from the API with the keys that it keeps."""
-    check_task_app(url, keys)
-    upload_environment_keys(api, keys)
-    try:
-        answer = api.verify_task_app(url)
-    except NotFound:
-        _tell(options, f"task app {url} answers")
-        return
-    if not answer.get("any_ok"):
-        statuses = ", ".join(_outcome(attempt) for attempt in answer.get("attempts", [])) or "no attempt"
-        raise Unavailable(
-            f"the task app at {url} answers here, but not to the API at {api.base_url} ({statuses}); "
-            "give a task_url that the API's machine can reach"
-        )
-    candidates = answer.get("candidates_first15")
-    n = len(candidates) if isinstance(candidates, list) else candidates
-    _tell(options, f"task app {url}: verification OK (candidates={n})")
-
-
-def _outcome(attempt: Json) -> str:
-    return str(attempt.get("error") or attempt.get("status"))
-
-
-def upload_environment_keys(api: ApiClient, keys: Sequence[str]) -> list[Json]:
-    """Store the task app's keys at the API, each sealed before it leaves this process."""
-    try:
-        return [api.upload_environment_key(key) for key in keys]
-    except ImportError as error:
-        raise HeadraceError(
-            "sealing ENVIRONMENT_API_KEY for the API needs PyNaCl, which is not installed: pip install pynacl"
-        ) from error
-
-
-def _require_files(submission: Submission) -> None:
-    training, validation = submission.datasets
-    for path in (training, validation):
-        if path is not None and not path.is_file():
-            raise ConfigError(
-                f"{submission.path}: dataset {path} does not exist (looked for in {Path.cwd()}); "
-                "correct the path or give --dataset"
-            )
-
-
-def _upload_all(api: ApiClient, submission: Submission, options: Options) -> tuple[str, str | None]:
-    training, validation = submission.datasets
-    kept = {row["sha256"]: row["id"] for row in api.list_files() if row.get("sha256")}
-    return (
-        _upload(api, training, kept, options),
-        _upload(api, validation, kept, options) if validation else None,
+def _with_dataset(session: Session, submission: Submission) -> Submission:
+    """An SFT config that names no dataset gets one that a person chooses."""
+    if submission.type is not JobType.SFT or submission.names_dataset or not session.can_ask:
+        return submission
+    found = find_datasets(Path())
+    if not found:
+        return submission
+    chosen = choose(
+        f"{submission.path} names no dataset; chat JSONL found here", [str(path) for path in found]
     )
+    assert chosen is not None
+    return submission.changed("job", {"data": str(found[chosen])})
 
 
-def _upload(api: ApiClient, path: Path, kept: dict[str, str], options: Options) -> str:
-    """The id of the dataset at the API; one that it has already is used again, so a repeat is the same job."""
-    with path.open("rb") as file:
-        digest = file_digest(file, "sha256").hexdigest()
-    if digest not in kept:
-        kept[digest] = api.upload_file(path)["id"]
-        _tell(options, f"uploaded {path} as {kept[digest]}")
-    return kept[digest]
-
-
-def _dry(submission: Submission, backend_url: str) -> Json:
+def _prepared(submission: Submission, over: Overrides, folder: Path) -> Prepared:
     if submission.type is not JobType.SFT:
-        return payload(submission, backend_url, None)
+        return Prepared(submission)
     training, validation = submission.datasets
-    return payload(
-        submission,
-        backend_url,
-        (
-            f"(id of {training} after its upload)",
-            f"(id of {validation} after its upload)" if validation else None,
-        ),
-    )
+    try:
+        return Prepared(
+            submission,
+            (checked(training, folder, over.examples), checked(validation, folder) if validation else None),
+        )
+    except ConfigError as error:
+        raise ConfigError(f"{submission.path}: {error.message}") from error
 
 
-def _report(job: Json, job_type: JobType) -> None:
+def _uploaded(
+    session: Session, api: ApiClient, datasets: tuple[Dataset, Dataset | None] | None
+) -> tuple[str, str | None] | None:
+    if datasets is None:
+        return None
+    training, validation = datasets
+    return stored(api, training, session), stored(api, validation, session) if validation else None
+
+
+def _report(job: Json) -> None:
     if job.get("model_id"):
         click.echo(f"model {job['model_id']}")
     if job.get("result"):
         print_report(job["result"])
-
-
-def _tell(options: Options, text: str) -> None:
-    click.echo(text, err=options.as_json)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 import time
 from contextlib import AbstractContextManager
@@ -60,8 +61,9 @@ class LineView:
 
 
 def view_for(as_json: bool) -> View:
-    """The live view on a terminal, lines elsewhere; with `--json` lines on stderr."""
-    if as_json or not sys.stdout.isatty():
+    """The live view on a terminal that can draw, lines elsewhere; with `--json` lines on stderr."""
+    is_plain = not sys.stdout.isatty() or os.environ.get("TERM", "dumb") in ("dumb", "unknown")
+    if as_json or is_plain:
         return LineView(to_stderr=as_json)
     from headrace_cli.live import LiveView
 
@@ -75,7 +77,7 @@ def follow(api: ApiClient, job: Json, view: View, *, timeout_s: float, interval_
     does not answer is asked again until then.
     """
     progress, began = Progress(job), time.monotonic()
-    hint = _hint(progress.job_id)
+    hint = follow_hint(progress.job_id)
     try:
         with view:
             while True:
@@ -109,5 +111,6 @@ def require_success(job: Json) -> None:
     raise JobFailed(printable(f"job {job['job_id']} failed: {reason or 'no reason was recorded'}"))
 
 
-def _hint(job_id: str) -> str:
+def follow_hint(job_id: str) -> str:
+    """How a job that goes on is followed and ended."""
     return f"follow it with `headrace jobs follow {job_id}`, end it with `headrace jobs cancel {job_id}`"

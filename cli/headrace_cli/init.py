@@ -6,8 +6,10 @@ from pathlib import Path
 
 import click
 
+from headrace_cli.options import example
 
-@click.command()
+
+@click.command(epilog=example("headrace init my-task"))
 @click.argument("folder", type=click.Path(path_type=Path, file_okay=False), default=Path())
 def init(folder: Path) -> None:
     """Write a small task app with RL, SFT and evaluation configs into FOLDER (default: here)."""

@@ -10,7 +10,7 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
-from headrace_cli.progress import Progress
+from headrace_cli.progress import Progress, plain_line
 from headrace_cli.render import clock, printable, sparkline
 
 SHOWN_EVENTS = 6
@@ -18,10 +18,11 @@ _STYLES = {"running": "cyan", "succeeded": "green", "failed": "red", "cancelled"
 
 
 class LiveView:
-    """Redraws in place; what it showed last stays when it ends."""
+    """Redraws in place, below a line for each change of status; what it showed last stays when it ends."""
 
     def __init__(self, console: Console | None = None) -> None:
         self._live = Live(console=console or Console(), refresh_per_second=4)
+        self._status = ""
 
     def __enter__(self) -> Self:
         self._live.__enter__()
@@ -31,6 +32,9 @@ class LiveView:
         self._live.__exit__(None, None, None)
 
     def update(self, progress: Progress, elapsed_s: float) -> None:
+        if progress.job["status"] != self._status:
+            self._status = progress.job["status"]
+            self._live.console.print(Text(printable(plain_line(progress, clock(elapsed_s)))))
         self._live.update(picture(progress, elapsed_s))
 
     def note(self, text: str) -> None:

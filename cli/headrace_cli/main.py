@@ -17,14 +17,17 @@ _COMMANDS = {
     "status": Entry("headrace_cli.status:status", "Show the local stack: addresses, pids and states."),
     "train": Entry("headrace_cli.train:train", "Submit training jobs and follow them."),
     "eval": Entry("headrace_cli.evaluate:evaluate", "Submit an evaluation job and print its report."),
-    "jobs": Entry("headrace_cli.jobs:jobs", "List, show, follow and cancel jobs."),
+    "config": Entry("headrace_cli.config:config", "Check a config, explain a key, print the schema."),
+    "jobs": Entry("headrace_cli.jobs:jobs", "List, show, follow, cancel, resume and clone jobs; export."),
     "traces": Entry("headrace_cli.traces:traces", "List and show recorded episodes."),
-    "models": Entry("headrace_cli.models:models", "List models."),
+    "models": Entry("headrace_cli.models:models", "List and show models."),
     "checkpoints": Entry("headrace_cli.models:checkpoints", "List a job's checkpoints."),
-    "files": Entry("headrace_cli.files:files", "Upload, list and delete datasets."),
-    "keys": Entry("headrace_cli.keys:keys", "Make, list and revoke API keys; upload a task app's key."),
+    "files": Entry("headrace_cli.files:files", "Upload, list, show, download and delete datasets."),
+    "keys": Entry("headrace_cli.keys:keys", "API keys, and the task apps' keys at the API."),
     "serve": Entry("headrace_cli.serve:serve", "Serve a task app."),
     "init": Entry("headrace_cli.init:init", "Write a small task app with configs that run."),
+    "version": Entry("headrace_cli.version:version", "Show the versions of this command and of the API."),
+    "completion": Entry("headrace_cli.completion:completion", "Print the completion script of a shell."),
 }
 
 
@@ -45,7 +48,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
 def run(arguments: Sequence[str] | None = None) -> int:
     """Run the command line; every failure is one sentence on stderr and an exit code."""
     try:
-        code = cli.main(args=arguments, prog_name="headrace", standalone_mode=False)
+        code = cli.main(args=arguments, prog_name="headrace", standalone_mode=False, color=_colour())
         sys.stdout.flush()
     except HeadraceError as error:
         _say(error.message, error.details.get("problems"))
@@ -63,10 +66,15 @@ def run(arguments: Sequence[str] | None = None) -> int:
 
 
 def _say(message: str, problems: object) -> None:
-    mark = click.style("error:", fg="red", bold=True)
+    mark, colour = click.style("error:", fg="red", bold=True), _colour()
     if isinstance(problems, list) and len(problems) > 1:
-        click.echo(f"{mark} {len(problems)} problems", err=True)
+        click.echo(f"{mark} {len(problems)} problems", err=True, color=colour)
         for problem in problems:
             click.echo(f"  {problem}", err=True)
     else:
-        click.echo(f"{mark} {message}", err=True)
+        click.echo(f"{mark} {message}", err=True, color=colour)
+
+
+def _colour() -> bool | None:
+    """False where the terminal cannot show colours or its user wants none; None lets Click look."""
+    return False if os.environ.get("TERM") == "dumb" or os.environ.get("NO_COLOR") else None

@@ -1,22 +1,48 @@
-"""Does the task app answer, and does it take our key? Asked before a job is made, one sentence per failure."""
+"""Does the task app answer, and does it take a key? Asked from here, with one sentence per failure."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import httpx
 
-from headrace.contracts.task_app import auth_headers
+from headrace.contracts.task_app import TaskFacts, auth_headers, likely_cause
 from headrace.errors import BadRequest, HeadraceError, Unauthorized, Unavailable
+from headrace_cli.backend import key_prefix
 
 TIMEOUT_S = 10.0
-_REFUSED = (400, 401, 403)
+REFUSED = (400, 401, 403)
 """Released task apps answer a wrong key with 400."""
 
 
-def check_task_app(url: str, keys: Sequence[str]) -> dict[str, Any]:
-    """GET /health and /task_info with every key; returns the task's description.
+@dataclass(frozen=True)
+class Look:
+    """What the task app said to this machine: its facts, or the error that stands for them."""
+
+    facts: TaskFacts | None = None
+    error: HeadraceError | None = None
+    lines: tuple[str, ...] = ()
+    """Where it refused: each key's beginning, the status and the likely cause."""
+
+    @property
+    def is_refusal(self) -> bool:
+        return isinstance(self.error, Unauthorized)
+
+
+def look(url: str, keys: Sequence[str]) -> Look:
+    """`check_task_app` as a value; keys that are refused together are tried one by one for the report."""
+    try:
+        return Look(check_task_app(url, keys))
+    except Unauthorized as error:
+        return Look(error=error, lines=tuple(_line(url, key) for key in keys))
+    except HeadraceError as error:
+        return Look(error=error)
+
+
+def check_task_app(url: str, keys: Sequence[str]) -> TaskFacts:
+    """GET /health and /task_info with every key; returns what the app tells of itself.
 
     Raises Unavailable (down, slow, failing), Unauthorized (the key) or BadRequest (not a task app).
     """
@@ -25,7 +51,30 @@ def check_task_app(url: str, keys: Sequence[str]) -> dict[str, Any]:
         health = _get(client, base, "/health")
         if health.status_code >= 500:  # a wrong key shows in /task_info, whatever /health makes of it
             raise _failing(base, health)
-        return _object(base, _accepted(base, _get(client, base, "/task_info"), keys))
+        taskset = _object(base, _accepted(base, _get(client, base, "/task_info"), keys))
+        return TaskFacts.parse(taskset, _one(client, base, TaskFacts.parse(taskset)))
+
+
+def _one(client: httpx.Client, base: str, facts: TaskFacts) -> Any:
+    """The TaskInfo of one seed, which has the rubrics and limits; they only help a person choose."""
+    seed = facts.seed_range[0] if facts.seed_range else 0
+    try:
+        return client.get(f"{base}/task_info", params={"seed": seed}).json()
+    except (httpx.HTTPError, ValueError):
+        return None
+
+
+def _line(url: str, key: str) -> str:
+    who = f"key {key_prefix(key)} from here"
+    try:
+        with httpx.Client(headers=auth_headers([key]), timeout=TIMEOUT_S) as client:
+            answer = client.get(url.rstrip("/") + "/task_info")
+    except httpx.HTTPError as error:
+        return f"{who}: {error or type(error).__name__}"
+    cause = likely_cause(answer.status_code, answer.text[:2000])
+    if cause is None:
+        cause = "accepted" if answer.status_code == 200 else "it answers in an unknown way"
+    return f"{who}: {answer.status_code} at /task_info: {cause}"
 
 
 def _get(client: httpx.Client, base: str, path: str) -> httpx.Response:
@@ -45,14 +94,16 @@ def _get(client: httpx.Client, base: str, path: str) -> httpx.Response:
 
 
 def _accepted(base: str, response: httpx.Response, keys: Sequence[str]) -> httpx.Response:
-    if response.status_code in _REFUSED:
+    if response.status_code in REFUSED:
         if not keys:
             raise Unauthorized(
-                f"the task app at {base} wants a key: set ENVIRONMENT_API_KEY to the one it has"
+                f"the task app at {base} wants a key: set ENVIRONMENT_API_KEY to the one it has, in the shell or "
+                "in an --env-file, or have one made with `headrace train --mint --env-file FILE`"
             )
+        shown = ", ".join(key_prefix(key) for key in keys)
         raise Unauthorized(
-            f"the task app at {base} refuses the key {keys[0][:4]}... ({response.status_code}): "
-            "set ENVIRONMENT_API_KEY to the key that it was started with"
+            f"the task app at {base} refuses the key{'s' if len(keys) > 1 else ''} {shown} "
+            f"({response.status_code}): set ENVIRONMENT_API_KEY to the key that it was started with"
         )
     if response.status_code >= 500:
         raise _failing(base, response)

@@ -7,8 +7,10 @@ from pathlib import Path
 
 import click
 
+from headrace_cli.options import example
 
-@click.command()
+
+@click.command(epilog=example("headrace serve my-task/task_app.py:app --port 8790"))
 @click.argument("target", metavar="MODULE:APP|FILE.py:APP")
 @click.option("--host", default="127.0.0.1", show_default=True, help="Address to listen on.")
 @click.option(

@@ -9,11 +9,12 @@ from pathlib import Path
 import click
 
 from headrace_cli.errors import FAILED
+from headrace_cli.options import example
 from headrace_cli.render import print_json, print_table
 from headrace_cli.stack.state import ProcessState
 
 
-@click.command()
+@click.command(epilog=example("headrace status --json"))
 @click.option(
     "--home",
     type=click.Path(path_type=Path, file_okay=False),

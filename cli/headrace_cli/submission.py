@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import copy
 import hashlib
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,7 @@ from headrace.contracts.job import JobType
 from headrace.errors import ConfigError
 
 Json = dict[str, Any]
+ROUTES = {JobType.RL: "/rl/jobs", JobType.SFT: "/learning/jobs", JobType.EVAL: "/eval/jobs"}
 
 
 @dataclass(frozen=True)
@@ -27,6 +29,11 @@ class Overrides:
     task_url: str | None = None
     dataset: Path | None = None
     model: str | None = None
+    examples: int | None = None
+    """How many conversations of the dataset are sent."""
+    mint: bool = False
+    command: str = "train"
+    """Whose sentences a refusal speaks."""
 
 
 @dataclass(frozen=True)
@@ -52,6 +59,25 @@ class Submission:
                 return None
 
     @property
+    def policy_url(self) -> str | None:
+        """Where the task app reaches the policy, when the config says it."""
+        return self.config.services.policy_url if isinstance(self.config, RLConfig) else None
+
+    def changed(self, section: str, values: Json) -> Submission:
+        """This submission with other values in a (dotted) section."""
+        *outer, last = section.split(".")
+        raw = copy.deepcopy(self.raw)
+        table = raw
+        for name in (*outer, last):
+            table = table.setdefault(name, {})
+        table.update(values)
+        return replace(self, raw=raw, config=load(raw, self.type, strict=True).config)
+
+    @property
+    def names_dataset(self) -> bool:
+        return isinstance(self.config, SFTConfig) and bool(self.config.job.data or self.config.job.data_path)
+
+    @property
     def datasets(self) -> tuple[Path, Path | None]:
         """Training file and validation file of an SFT job, relative to the working directory."""
         assert isinstance(self.config, SFTConfig)
@@ -72,11 +98,9 @@ def read(path: Path, over: Overrides, environ: Mapping[str, str]) -> Submission:
         why = error.strerror if isinstance(error, OSError) else "it is not UTF-8 text"
         raise ConfigError(f"--config {path} cannot be read: {why}") from error
     raw = _as_json(parse_toml(text, str(path)), path)
-    job_type = JobType(over.type) if over.type != "auto" else infer_type(raw)
-    if job_type is None:
-        raise ConfigError(
-            f'{path} does not say what job it is: add type = "rl", "sft" or "eval" at its top, or give --type'
-        )
+    job_type = _job_type(raw, path, over)
+    given = {"--task-url": over.task_url, "--dataset": over.dataset, "--examples": over.examples}
+    _refuse_foreign_options(job_type, path, {**given, "--mint": over.mint})
     raw = _overridden(raw, job_type, over, environ)
     try:
         config = load(raw, job_type, strict=True).config
@@ -86,8 +110,19 @@ def read(path: Path, over: Overrides, environ: Mapping[str, str]) -> Submission:
     return Submission(path, job_type, text, raw, config)
 
 
-def payload(submission: Submission, backend_url: str, files: tuple[str, str | None] | None) -> Json:
-    """The body of the job's POST. `files` are the ids of an SFT job's uploaded datasets."""
+def payload(
+    submission: Submission,
+    backend_url: str,
+    files: tuple[str, str | None] | None,
+    allow_experimental: bool | None = None,
+) -> Json:
+    """The body of the job's POST. `files` are the ids of an SFT job's uploaded datasets; None leaves the
+    question of experimental models to the API."""
+    body = _payload(submission, backend_url, files)
+    return body if allow_experimental is None else {**body, "allow_experimental": allow_experimental}
+
+
+def _payload(submission: Submission, backend_url: str, files: tuple[str, str | None] | None) -> Json:
     match submission.config:
         case RLConfig():
             return _rl_payload(submission, submission.config, backend_url)
@@ -96,6 +131,43 @@ def payload(submission: Submission, backend_url: str, files: tuple[str, str | No
             return _sft_payload(submission, submission.config, *files)
         case _:
             return {"config": submission.raw, "config_toml": submission.text, "strict": True}
+
+
+_NAMES = {JobType.RL: "RL", JobType.SFT: "SFT", JobType.EVAL: "evaluation"}
+_BELONGS = {
+    "--dataset": (JobType.SFT,),
+    "--examples": (JobType.SFT,),
+    "--task-url": (JobType.RL, JobType.EVAL),
+    "--mint": (JobType.RL, JobType.EVAL),
+}
+"""Options that mean something to jobs of some types only."""
+
+
+def _job_type(raw: Json, path: Path, over: Overrides) -> JobType:
+    """What the config is, which a `--type` may only say where the config does not."""
+    inferred = infer_type(raw)
+    if over.type == "auto":
+        if inferred is None:
+            raise ConfigError(
+                f'{path} does not say what job it is: add type = "rl", "sft" or "eval" at its top, or give --type'
+            )
+        return inferred
+    wanted = JobType(over.type)
+    if inferred in (None, wanted):
+        return wanted
+    if over.command == "eval":
+        raise ConfigError(
+            f"{path} is the config of an {_NAMES[inferred]} job: train with `headrace train --config {path}`; an "
+            'evaluation has a config of its own, with type = "eval", [model] and [evaluation_job]'
+        )
+    raise ConfigError(f"{path} is the config of an {_NAMES[inferred]} job; leave out --type {wanted.value}")
+
+
+def _refuse_foreign_options(job_type: JobType, path: Path, given: Mapping[str, object]) -> None:
+    for option, types in _BELONGS.items():
+        if given.get(option) and job_type not in types:
+            kinds = " and ".join(_NAMES[kind] for kind in types)
+            raise ConfigError(f"{option} is for {kinds} jobs; {path} is of type {job_type.value}")
 
 
 def idempotency_key(given: str | None, body: Json, n_configs: int) -> str | None:
@@ -151,8 +223,6 @@ def _overridden(raw: Json, job_type: JobType, over: Overrides, environ: Mapping[
     if job_type is JobType.SFT:
         given = {"model": over.model, "data": str(over.dataset) if over.dataset else None}
         return _with(raw, "job", {key: value for key, value in given.items() if value})
-    if over.dataset:
-        raise ConfigError(f"--dataset is for SFT jobs; this config is of type {job_type.value}")
     task_url = over.task_url or environ.get("TASK_APP_URL")
     section = "services" if job_type is JobType.RL else "evaluation_job"
     if task_url:

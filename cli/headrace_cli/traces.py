@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 from headrace_cli.backend import with_api
-from headrace_cli.jobs import json_option
+from headrace_cli.options import example, json_option, jsonl_option, print_lines, refuse_both
 from headrace_cli.render import number, print_json, print_table, printable
 
 
@@ -17,17 +17,30 @@ def traces() -> None:
     """List and show recorded episodes."""
 
 
-@traces.command("list")
+@traces.command(
+    "list",
+    epilog=example(
+        "headrace traces list JOB --iteration 3", "headrace traces list JOB --jsonl > rollouts.jsonl"
+    ),
+)
 @with_api
-@click.argument("job_id")
+@click.argument("job_id", metavar="JOB")
 @click.option("--purpose", type=click.Choice(["train", "eval"]), help="Only rollouts made for this.")
 @click.option("--iteration", type=click.IntRange(0), help="Only this iteration.")
 @click.option("--status", help="Only rollouts of this status, such as scored or infra_failed.")
-@click.option("--limit", type=click.IntRange(1, 5000), default=100, show_default=True)
-@click.option("--offset", type=click.IntRange(0), default=0, show_default=True)
+@click.option(
+    "--limit", type=click.IntRange(1, 5000), default=100, show_default=True, help="Most rollouts shown."
+)
+@click.option("--offset", type=click.IntRange(0), default=0, show_default=True, help="Rollouts to skip.")
 @json_option
-def list_traces(api, job_id: str, as_json: bool, **chosen: Any) -> None:
+@jsonl_option
+def list_traces(api, job_id: str, as_json: bool, as_jsonl: bool, **chosen: Any) -> None:
     """List a job's rollouts by iteration, group and member."""
+    refuse_both(json=as_json, jsonl=as_jsonl)
+    if as_jsonl:
+        filters = {name: chosen[name] for name in ("purpose", "iteration", "status")}
+        print_lines(api.export_rollouts(job_id, **filters))
+        return
     page = api.rollouts(job_id, **chosen)
     if as_json:
         print_json(page)
@@ -50,9 +63,9 @@ def list_traces(api, job_id: str, as_json: bool, **chosen: Any) -> None:
         )
 
 
-@traces.command()
+@traces.command(epilog=example("headrace traces show ROLLOUT --tokens"))
 @with_api
-@click.argument("rollout_id")
+@click.argument("rollout_id", metavar="ROLLOUT")
 @click.option("--tokens", is_flag=True, help="Each sampled token with its logprob and policy version.")
 @json_option
 def show(api, rollout_id: str, tokens: bool, as_json: bool) -> None:

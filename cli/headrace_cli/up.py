@@ -7,6 +7,7 @@ from pathlib import Path
 
 import click
 
+from headrace_cli.options import example
 from headrace_cli.stack.ports import DEFAULT_BASE, OFFSETS
 
 
@@ -21,7 +22,7 @@ def _port_options(command):
     return command
 
 
-@click.command()
+@click.command(epilog=example("headrace up", "headrace up --home /data/headrace --base-port 9000"))
 @click.option(
     "--home",
     type=click.Path(path_type=Path, file_okay=False),

@@ -39,6 +39,12 @@ class Settings(BaseSettings):
     """The pool that this process belongs to."""
     slot: int = Field(default=0, alias="HEADRACE_SLOT", ge=0)
     """The trainer slot (one trainer with its own engine) within the pool."""
+    inference_idle_s: float = Field(default=300.0, alias="HEADRACE_INFERENCE_IDLE", gt=0)
+    """Seconds without a call after which the engine is no longer held for inference."""
+    inference_wait_s: float = Field(default=60.0, alias="HEADRACE_INFERENCE_WAIT", gt=0)
+    """Seconds for which an inference call waits for its model before it is answered with 503."""
+    inference_max_model_len: int = Field(default=32768, alias="HEADRACE_INFERENCE_MAX_MODEL_LEN", ge=16)
+    """Longest sequence in tokens that is served for inference; a model made for less keeps its own."""
     secret_key: str = Field(default="", alias="HEADRACE_SECRET_KEY")
     """64 hex digits that open environment keys at rest; API and workers need it."""
     worker_token: str = Field(default="", alias="HEADRACE_WORKER_TOKEN")

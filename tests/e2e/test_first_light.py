@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import httpx
 import pytest
 from tests.e2e.browser import Browser
 from tests.e2e.conftest import Running
@@ -197,6 +198,23 @@ def test_the_trained_policy_beats_the_base_outside_the_interval(
     difference = job["result"]["difference"]
     assert difference["n_clusters"] == len(goals.HELD_OUT)
     assert difference["low"] > 0
+
+
+def test_the_trained_model_answers_its_owner(running_stack: Running, story: Story):
+    model = running_stack.api.get_job(story.rl_job)["model_id"]
+    question = {"messages": [{"role": "user", "content": "x+3 y-2"}], "temperature": 0, "max_tokens": 12}
+    headers = {"Authorization": f"Bearer {running_stack.stack.api_key}"}
+    with httpx.Client(base_url=running_stack.stack.api_url, headers=headers, timeout=120) as client:
+        answers = [
+            client.post("/api/inference/v1/chat/completions", json={"model": model, **question})
+            for _ in range(2)
+        ]
+    for answer in answers:
+        assert answer.status_code == 200, answer.text
+        assert answer.json()["usage"]["completion_tokens"] >= 1
+        assert set(answer.json()["choices"][0]["message"]["content"]) <= set("UDLR")
+    first, again = (answer.json()["choices"][0]["message"] for answer in answers)
+    assert first == again, "greedy answers of one model are the same"
 
 
 def test_a_task_app_that_is_down_fails_the_job_with_one_sentence(running_stack: Running, story: Story):

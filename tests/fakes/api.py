@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import socket
 import threading
 import time
@@ -15,7 +16,7 @@ from fastapi import APIRouter, FastAPI
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
-from headrace.errors import HeadraceError, NotFound, Unauthorized
+from headrace.errors import Conflict, HeadraceError, NotFound, Unauthorized
 
 Json = dict[str, Any]
 
@@ -32,6 +33,10 @@ class FakeApi:
     points: dict[str, list[Json]] = field(default_factory=dict)
     checkpoints: dict[str, list[Json]] = field(default_factory=dict)
     configs: dict[str, Json] = field(default_factory=dict)
+    rewards: dict[str, list[Json]] = field(default_factory=dict)
+    runs: dict[str, list[Json]] = field(default_factory=dict)
+    clones: dict[str, Json] = field(default_factory=dict)
+    """By idempotency key."""
     rollouts: dict[str, Json] = field(default_factory=dict)
     """By rollout id: `{rollout, attempts, event_rewards, trajectory}`."""
     broken: HeadraceError | None = None
@@ -85,6 +90,10 @@ def _refusal(error: Any) -> JSONResponse:
     return JSONResponse(body, status_code=error.status)
 
 
+def _lines(rows: list[Json]) -> Response:
+    return Response("".join(json.dumps(row) + "\n" for row in rows), media_type="application/x-ndjson")
+
+
 def _jobs(state: FakeApi) -> APIRouter:
     router = APIRouter()
 
@@ -99,13 +108,18 @@ def _jobs(state: FakeApi) -> APIRouter:
         names = ("type", "status", "pool", "model")
         wanted = {name: query[name] for name in names if name in query}
         tags = dict(tag.split(":", 1) for tag in query.getlist("tag"))
+        data = {name[5:]: value for name, value in query.items() if name.startswith("data.")}
         found = [
             job
             for job in state.jobs.values()
             if all(job[name] == value for name, value in wanted.items())
             and all(str(job["tags"].get(name)) == value for name, value in tags.items())
+            and all(str(job["data"].get(name)) == value for name, value in data.items())
         ]
-        return {"jobs": sorted(found, key=lambda job: job["created_at"], reverse=True)[:limit]}
+        found.sort(key=lambda job: job["created_at"], reverse=True)
+        ids = [job["job_id"] for job in found]
+        start = ids.index(query["after"]) + 1 if query.get("after") else 0
+        return {"jobs": found[start : start + limit], "has_more": len(found) > start + limit}
 
     @router.get("/jobs/{job_id}")
     def job(job_id: str) -> Json:
@@ -116,18 +130,56 @@ def _jobs(state: FakeApi) -> APIRouter:
         state.job(job_id)["cancel_requested"] = True
         return state.job(job_id)
 
-    @router.get("/jobs/{job_id}/events")
-    def events(job_id: str, since_seq: int = 0, limit: int = 200) -> Json:
-        state.job(job_id)
-        return {"events": [e for e in state.events.get(job_id, []) if e["seq"] > since_seq][:limit]}
+    @router.post("/jobs/{job_id}/resume")
+    def resume(job_id: str) -> Json:
+        if state.job(job_id)["status"] not in ("failed", "cancelled"):
+            raise Conflict(f"job {job_id} is {state.job(job_id)['status']}; only an ended job is resumed")
+        state.job(job_id).update(status="queued", error=None, cancel_requested=False)
+        return state.job(job_id)
 
-    @router.get("/jobs/{job_id}/metrics")
-    def metrics(job_id: str, after_step: int = -1, limit: int = 5000, name: str | None = None) -> Json:
+    @router.post("/jobs/{job_id}/clone")
+    async def clone(job_id: str, request: Request) -> Json:
+        key = (await request.json())["idempotency_key"]
+        if key not in state.clones:
+            new_id = f"job_clone{len(state.clones)}"
+            state.clones[key] = state.job(job_id) | {"job_id": new_id, "status": "queued"}
+            state.jobs[new_id] = state.clones[key]
+        return state.clones[key]
+
+    @router.get("/jobs/{job_id}/runs")
+    def runs(job_id: str) -> Json:
+        job = state.job(job_id)
+        only = {"run_number": 1, "status": job["status"], "created_at": job["created_at"],
+                "started_at": job["started_at"], "ended_at": job["finished_at"]}  # fmt: skip
+        return {"runs": state.runs.get(job_id, [only])}
+
+    @router.get("/jobs/{job_id}/events", response_model=None)
+    def events(job_id: str, since_seq: int = 0, limit: int = 200, format: str = "json") -> Json | Response:
+        state.job(job_id)
+        found = [e for e in state.events.get(job_id, []) if e["seq"] > since_seq]
+        return _lines(found) if format == "jsonl" else {"events": found[:limit]}
+
+    @router.get("/jobs/{job_id}/metrics", response_model=None)
+    def metrics(
+        job_id: str, after_step: int = -1, limit: int = 5000, name: str | None = None, format: str = "json"
+    ) -> Json | Response:
         state.job(job_id)
         rows = [
             p for p in state.points.get(job_id, []) if p["step"] > after_step and name in (None, p["name"])
         ]
-        return {"job_id": job_id, "points": sorted(rows, key=lambda p: (p["step"], p["name"]))[:limit]}
+        rows.sort(key=lambda p: (p["step"], p["name"]))
+        return _lines(rows) if format == "jsonl" else {"job_id": job_id, "points": rows[:limit]}
+
+    @router.get("/jobs/{job_id}/rewards", response_model=None)
+    def rewards(
+        job_id: str, purpose: str = "train", after_step: int = -1, limit: int = 200, format: str = "json"
+    ) -> Json | Response:
+        state.job(job_id)
+        rows = [r for r in state.rewards.get(job_id, []) if r["iteration"] > after_step]
+        rows = [r for r in rows if r["purpose"] == purpose]
+        if format == "jsonl":
+            return _lines(rows)
+        return {"job_id": job_id, "purpose": purpose, "rewards": rows[:limit], "has_more": len(rows) > limit}
 
     @router.get("/jobs/{job_id}/checkpoints")
     def checkpoints(job_id: str) -> Json:
@@ -143,7 +195,7 @@ def _jobs(state: FakeApi) -> APIRouter:
 def _rollouts(state: FakeApi) -> APIRouter:
     router = APIRouter()
 
-    @router.get("/jobs/{job_id}/rollouts")
+    @router.get("/jobs/{job_id}/rollouts", response_model=None)
     def rollouts(
         job_id: str,
         purpose: str | None = None,
@@ -151,7 +203,8 @@ def _rollouts(state: FakeApi) -> APIRouter:
         status: str | None = None,
         limit: int = 100,
         offset: int = 0,
-    ) -> Json:
+        format: str = "json",
+    ) -> Json | Response:
         state.job(job_id)
         wanted = {"purpose": purpose, "iteration": iteration, "status": status}
         found = [
@@ -160,6 +213,8 @@ def _rollouts(state: FakeApi) -> APIRouter:
             if one["rollout"]["job_id"] == job_id
             and all(value is None or one["rollout"][name] == value for name, value in wanted.items())
         ]
+        if format == "jsonl":
+            return _lines(found)
         return {"rollouts": found[offset : offset + limit], "total": len(found)}
 
     @router.get("/rollouts/{rollout_id}")

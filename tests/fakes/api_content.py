@@ -15,6 +15,12 @@ RL_JOB = "job_5f0c21b79ae34d10"
 HOSTILE = '<script>document.title = "owned"</script><img src=x onerror="document.title=\'owned\'">'
 
 
+NOTES = [
+    {"type": "rl.config.not_used", "message": "accepted without effect: lora.r", "keys": ["lora.r"]},
+    {"type": "rl.model.mapped", "message": f"walk-base stands for /models/{HOSTILE}", "keys": []},
+]
+
+
 def ago(**delta: float) -> str:
     return (datetime.now(UTC) - timedelta(**delta)).isoformat()
 
@@ -26,7 +32,7 @@ def job(job_id: str, type: str = "rl", status: str = "running", **more: Any) -> 
         "pool": "local-cpu", "model": "walk-base", "model_id": None, "fine_tuned_model": None,
         "linked_job_id": None, "iteration": 0, "iterations": 0, "timeline": 1, "paused_reason": None,
         "waiting_reason": None, "cancel_requested": False, "error": None, "tags": {}, "data": {},
-        "metadata": {}, "result": {}, "created_at": ago(minutes=4), "updated_at": ago(seconds=3),
+        "metadata": {}, "result": {}, "notes": [], "created_at": ago(minutes=4), "updated_at": ago(seconds=3),
         "started_at": ago(minutes=3), "finished_at": None,
     }  # fmt: skip
     return base | more
@@ -56,7 +62,7 @@ def _add_jobs(state: FakeApi) -> None:
         "greedy": {"baseline": 0.34, "trained": 0.93},
     }  # fmt: skip
     rows = [
-        job(RL_JOB, iteration=31, iterations=40, model=model, tags={"recipe": "walk", "seed": 7}),
+        job(RL_JOB, iteration=31, iterations=40, model=model, tags={"recipe": "walk", "seed": 7}, notes=NOTES),
         job("job_c60d4be1f2aa7719", "eval", "queued", model=model, iterations=400, created_at=ago(minutes=1),
             started_at=None, waiting_reason=f"waits for the engine of local-cpu, which {RL_JOB} holds"),
         job("job_17e2aa90c4d15b36", status="running", pool="gpu-1", model="Qwen/Qwen3-0.6B", iteration=12,
@@ -74,6 +80,23 @@ def _add_jobs(state: FakeApi) -> None:
             started_at=ago(days=2), finished_at=ago(days=2), tags={"note": HOSTILE}),
     ]  # fmt: skip
     state.jobs = {row["job_id"]: row for row in rows}
+    state.rewards[RL_JOB] = [
+        {
+            "iteration": n,
+            "purpose": "train",
+            "n": 128,
+            "reward_mean": reward_at(n),
+            "return_mean": reward_at(n) + 0.1,
+            "std": 0.2,
+            "min": 0.0,
+            "max": 1.0,
+            "events": {
+                "goal": {"frequency": reward_at(n), "mean": 1.25},
+                HOSTILE: {"frequency": 0.25, "mean": -0.5},
+            },
+        }
+        for n in range(1, 32)
+    ]
     state.checkpoints[RL_JOB] = [
         {
             "checkpoint_id": f"ckpt_{n}", "timeline": 1, "version": n, "iteration": n, "step": n,
@@ -104,11 +127,17 @@ def rl_points(step: int) -> dict[str, float]:
         "train.clip_low": 0.004 * draw.uniform(0.4, 1.6), "train.clip_high": 0.007 * draw.uniform(0.4, 1.6),
         "mismatch.k3": 2e-9 * draw.uniform(0.5, 2), "probe.max_abs": 3e-6 * draw.uniform(0.5, 1.5),
         "staleness.mean": 0.0, "staleness.max": 0.0,
-        "policy.tokens_per_s": 940 + draw.uniform(-90, 90), "policy.latency_s": 0.19 + draw.uniform(-0.02, 0.03),
+        "policy.tokens_per_s": 940 + draw.uniform(-90, 90), "latency.agent_s": 0.19 + draw.uniform(-0.02, 0.03),
+        "latency.agent_p95_s": 0.31, "latency.env_s": 0.002, "latency.env_p95_s": 0.004,
+        "rollouts.truncated_share": 0.3 * math.exp(-step / 9), "stops.length_share": 0.1 * math.exp(-step / 9),
+        "return.mean": reward + 0.1, "tokens.prompt_per_episode": 118.0,
+        "events.goal.frequency": reward, "events.goal.mean": reward, "events.wasted_step.frequency": 1 - reward,
+        "events.wasted_step.mean": -0.1,
         "health.invalid_action_rate": 0.22 * math.exp(-step / 5) + 0.004 * draw.random(),
         "rollouts.scored": 128 - failed - infra, "rollouts.policy_failed": failed,
         "rollouts.infra_failed": infra, "rollouts.cancelled": 0,
-        "length.sampled_mean": 13 - step / 8 + draw.uniform(-0.5, 0.5), "length.sampled_max": 24 + draw.randint(-2, 2),
+        "tokens.sampled_per_episode": 13 - step / 8 + draw.uniform(-0.5, 0.5),
+        "tokens.sampled_max": 24 + draw.randint(-2, 2),
         "time.rollout_s": 2.4 + draw.uniform(-0.3, 0.4), "time.train_s": 1.5 + draw.uniform(-0.1, 0.1),
         "time.publish_s": 0.12, "time.checkpoint_s": 0.2,
     }  # fmt: skip

@@ -9,12 +9,14 @@ import os
 import sys
 
 from headrace.contracts.policy import ServeSpec
+from headrace_policy import parsers
 from headrace_policy.__main__ import run
 from headrace_policy.engine import EngineProcess
 from headrace_policy.settings import PolicySettings
 
 
 def launch_fake(spec: ServeSpec, settings: PolicySettings) -> EngineProcess:
+    parsers.require_known(spec.engine_args)
     line = [sys.executable, "-m", "tests.fakes.engine", str(settings.engine_port)]
     if "--broken" in spec.engine_args:
         line = [sys.executable, "-c", "raise SystemExit('no such quantisation')"]

@@ -41,13 +41,13 @@ def free_port() -> int:
 class PolicyStack:
     """One gateway process (`module`) with its engine, on free ports, and a claim on its slot."""
 
-    def __init__(self, home: Path, redis_url: str, module: str) -> None:
+    def __init__(self, home: Path, redis_url: str, module: str, pool: str | None = None) -> None:
         self.home, self.module = home, module
         self.engine_port, port = free_port(), free_port()
         self.url = f"http://127.0.0.1:{port}"
         self.engine_url = f"http://127.0.0.1:{self.engine_port}"
         self.redis = redis.Redis.from_url(redis_url)
-        self.pool = f"pool-{port}"
+        self.pool = pool or f"pool-{port}"
         self._environment = os.environ | {
             "HEADRACE_HOME": str(home),
             "REDIS_URL": redis_url,

@@ -67,7 +67,9 @@ CHATML_TOOLS = """\
 """ChatML with tools and tool replies, in the manner of Qwen's own template."""
 
 
-def make_tiny_model(folder: Path, seed: int = 0, *, chat_template: str | None = None) -> Path:
+def make_tiny_model(
+    folder: Path, seed: int = 0, *, chat_template: str | None = None, positions: int = 1024
+) -> Path:
     """Write a Qwen3 model of 626,496 random fp32 parameters in HF layout; returns `folder`.
 
     Tokenizer: 256 bytes, 19 merges that make one token of each role word, 3 special tokens.
@@ -76,7 +78,7 @@ def make_tiny_model(folder: Path, seed: int = 0, *, chat_template: str | None = 
     tokenizer = _tokenizer()
     vocabulary = tokenizer.get_vocab()
     eos, pad = vocabulary[TURN_END], vocabulary[END_OF_TEXT]
-    config = _config(len(vocabulary), eos, pad)
+    config = _config(len(vocabulary), eos, pad) | {"max_position_embeddings": positions}
     (folder / "config.json").write_text(json.dumps(config, indent=1))
     save_file(_weights(config, seed), folder / "model.safetensors", metadata={"format": "pt"})
     tokenizer.save(str(folder / "tokenizer.json"))

@@ -73,12 +73,14 @@ def test_every_problem_of_a_config_is_listed(api: RunningApi) -> None:  # noqa: 
 
 
 def test_a_lenient_submission_says_what_it_ignored(api: RunningApi) -> None:  # noqa: F811
-    payload = api.rl_payload() | {"strict": False}
-    payload["data"]["config"] |= {"smoke": {}, "judge": {"type": "x"}}
+    payload: dict[str, Any] = api.rl_payload() | {"strict": False}
+    payload["data"]["config"] |= {"no_such_section": {}, "smoke": {}, "judge": {"type": "x"}}
     job_id = api.alice.create_rl_job(payload)["job_id"]
     told = {event["type"]: event["data"] for event in api.alice.events(job_id)}
-    assert told["rl.config.ignored"] == {"keys": ["smoke"]}
-    assert told["rl.config.not_used"] == {"keys": ["judge"]}
+    assert told["rl.config.ignored"] == {"keys": ["no_such_section"]}
+    unused = told["rl.config.not_used"]
+    assert unused["keys"] == ["[judge] type", "smoke"]
+    assert set(unused["why"]) == set(unused["keys"]), "each with its reason"
 
 
 def test_bodies_that_are_no_objects_are_one_sentence(api: RunningApi) -> None:  # noqa: F811
@@ -106,14 +108,14 @@ def test_what_no_reader_could_keep_is_refused_before_it_is_stored(api: RunningAp
         (r'"a\u0000b"', "NUL"),
         (nested, "nests deeper than"),
     ):
-        payload = api.rl_payload() | {"strict": False}
+        payload: dict[str, Any] = api.rl_payload() | {"strict": False}
         payload["data"]["config"]["judge"] = {"x": "VALUE"}
         body = json.dumps(payload).replace('"VALUE"', value)
         answer = httpx.post(f"{api.url}/api/rl/jobs", content=body.encode(), headers=headers)
         assert answer.status_code == 422, value
         assert sentence in answer.json()["detail"]
         assert api.alice.list_jobs() == []
-    kept = api.rl_payload() | {"strict": False}
+    kept: dict[str, Any] = api.rl_payload() | {"strict": False}
     kept["data"]["config"]["judge"] = {"x": "a backslash: \\u0000"}
     assert api.alice.create_rl_job(kept)["status"] == "queued"
 
@@ -138,11 +140,16 @@ def test_what_is_seldom_meant_is_said(api: RunningApi) -> None:  # noqa: F811
 
 
 def test_a_greedy_training_temperature_of_another_client_becomes_neutral(api: RunningApi) -> None:  # noqa: F811
-    payload = api.rl_payload() | {"strict": False}
+    payload: dict[str, Any] = api.rl_payload() | {"strict": False}
     payload["data"]["config"]["rollout"] = {"policy_config": {"temperature": 0, "top_p": 0.9}}
     job_id = api.alice.create_rl_job(payload)["job_id"]
     told = {event["type"]: event["data"] for event in api.alice.events(job_id)}
-    assert told["rl.config.overridden"] == {"keys": ["[rollout.policy_config] temperature"]}
+    replaced = told["rl.config.replaced"]
+    assert replaced["keys"] == ["[rollout.policy_config] temperature"]
+    assert (replaced["value"], replaced["used"]) == (0, None)
+    assert "greedy" in replaced["why"]
+    policy = api.alice.job_config(job_id)["resolved"]["rollout"]["policy_config"]
+    assert "temperature" not in policy, "what is left out is not handed to the agent either"
 
 
 def test_an_idempotency_key_of_a_refused_submission_can_be_used_again(api: RunningApi) -> None:  # noqa: F811

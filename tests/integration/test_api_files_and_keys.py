@@ -118,7 +118,7 @@ class TaskApp(BaseHTTPRequestHandler):
     """Opens `/health` to everyone and `/task_info` to the key `right`, as some task apps do."""
 
     def do_GET(self) -> None:
-        if self.path == "/task_info" and self.headers.get("X-API-Key") != "right":
+        if self.path == "/task_info" and self.headers.get("X-API-Key") != "open-sesame":
             self._answer(400, b'{"detail": "unauthorised"}')
         else:
             self._answer(200, b"[]" if self.path.startswith("/odd") else b"{}")
@@ -140,11 +140,11 @@ def test_a_task_app_is_verified_with_each_stored_key(api: RunningApi) -> None:  
     assert (none["any_ok"], none["candidates_first15"], none["attempts"][0]["status"]) == (False, 0, 400)
     api.alice.upload_environment_key("wrong")
     assert not api.alice.verify_task_app(url)["any_ok"]
-    api.alice.upload_environment_key("right")
+    api.alice.upload_environment_key("open-sesame")
     verified = api.alice.verify_task_app(url)
     assert (verified["any_ok"], verified["candidates_first15"]) == (True, 2)
     assert sorted(attempt["ok"] for attempt in verified["attempts"]) == [False, True]
-    assert "right" not in str(verified)
+    assert "open-sesame" not in str(verified)
     server.shutdown()
     server.server_close()
 

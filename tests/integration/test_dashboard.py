@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import html
 import json
+import re
 import secrets
 import time
 from collections.abc import Callable, Iterator
@@ -11,7 +13,7 @@ from pathlib import Path
 import httpx
 import pytest
 from tests.fakes.api import KEY, FakeApi, serving
-from tests.fakes.api_content import HOSTILE, RL_JOB, add_step, full_stack, job
+from tests.fakes.api_content import HOSTILE, RL_JOB, add_step, ago, full_stack, job
 from tests.fakes.dashboard import HTML, dashboard
 
 from headrace.errors import HeadraceError, Unavailable
@@ -74,6 +76,7 @@ def test_every_page_shows_what_the_api_holds_under_a_strict_policy(site: httpx.C
         "/jobs/job_83c1d6f02b7749aa": ["ft:walk-base:job_83c1d6", "Validation loss"],
         "/jobs/job_9d44e07a113c5f80": ["Difference".lower(), "0.5595"],
         f"/jobs/{RL_JOB}/rollouts": ["1–50 of 64", rollout, "closed the connection"],
+        f"/jobs/{RL_JOB}/rewards": ["0.9035", "goal", "1.25", "25 %"],
         f"/rollouts/{rollout}": ["You are at 2. The goal is 6.", "walk", "41000", "wasted step"],
         "/workers": ["gpu-1", "local-cpu"],
     }
@@ -101,6 +104,112 @@ def test_jobs_are_filtered_by_type_status_pool_model_and_tag(site: httpx.Client)
     assert shown(model="walk-base", type="sft") == 1
     assert shown(tag="team:agents") == 1
     assert "No job matches" in site.get("/jobs", params={"pool": "nowhere"}).text
+
+
+def test_jobs_are_filtered_by_data_and_by_several_tags_at_once(site: httpx.Client, api: FakeApi):
+    api.jobs[RL_JOB]["data"] = {"level": 3}
+    assert site.get("/jobs", params={"data": "level:3"}).text.count('class="row-link"') == 1
+    both = site.get("/jobs?tag=recipe:walk&tag=seed:7").text
+    assert (both.count('class="row-link"'), 'value="seed:7"' in both) == (1, True)
+    assert "No job matches" in site.get("/jobs?tag=recipe:walk&tag=seed:8").text
+
+
+def test_a_filter_that_cannot_be_is_a_sentence_with_what_can(site: httpx.Client):
+    for query, sentence in {
+        "status=paused": "Status = &#39;paused&#39; is none of queued, running, succeeded, failed, cancelled.",
+        "type=<b>": "Type = &#39;&lt;b&gt;&#39; is none of rl, sft, eval.",
+        "tag=team": "Tag = &#39;team&#39; must be written as name:value.",
+        "data=a:1&data=a:2": "Data &#39;a&#39; is given twice",
+    }.items():
+        response = site.get(f"/jobs?{query}")
+        assert (response.status_code, sentence in response.text) == (400, True), response.text
+
+
+def test_paging_keeps_the_filters_and_reaches_every_job_once(site: httpx.Client, api: FakeApi):
+    for n in range(120):
+        api.jobs[f"job_p{n:03}"] = job(
+            f"job_p{n:03}", "sft", "failed", tags={"team": "a&b"}, created_at=ago(days=n)
+        )
+    seen, path = [], "/jobs?status=failed&tag=team%3Aa%26b&pool=local-cpu"
+    while path:
+        text = site.get(path).text
+        seen += re.findall(r'class="row-link" href="/jobs/(job_p\d+)"', text)
+        links = re.findall(r'rel="next" href="([^"]+)"', text)
+        path = html.unescape(links[0]) if links else ""
+        assert not path or "status=failed" in path
+    assert seen == [f"job_p{n:03}" for n in range(120)]
+
+
+def test_notes_on_the_config_are_a_badge_and_a_list_of_text(site: httpx.Client):
+    text = site.get(f"/jobs/{RL_JOB}").text
+    assert "2 notes on the config" in text
+    assert "Accepted, not used" in text
+    assert "accepted without effect: lora.r" in text
+    assert "walk-base stands for /models/&lt;script&gt;" in text
+    assert "Model mapped" in text
+    assert "notes on the config" not in site.get("/jobs/job_02bb7c5d9e6f4a13").text
+
+
+def test_a_page_of_an_older_api_without_notes_still_shows(site: httpx.Client, api: FakeApi):
+    del api.jobs[RL_JOB]["notes"]
+    assert site.get(f"/jobs/{RL_JOB}").status_code == 200
+
+
+def test_charts_have_a_line_per_event_that_the_job_reports(site: httpx.Client, api: FakeApi):
+    found = site.get(f"/jobs/{RL_JOB}/series").json()["charts"]["events"]
+    assert [line["label"] for line in found["lines"]] == ["goal", "wasted_step"]
+    assert len(found["table"]) == 3
+    add_step(api, RL_JOB, {f"events.e{n}.frequency": n / 10 for n in range(9)})
+    found = site.get(f"/jobs/{RL_JOB}/series").json()["charts"]["events"]
+    assert [line["label"] for line in found["lines"]] == ["e4", "e5", "e6", "e7", "e8", "goal"]
+
+
+def test_everything_is_downloaded_as_lines(site: httpx.Client, api: FakeApi):
+    for what, n_rows in (("metrics", len(api.points[RL_JOB])), ("rewards", 31), ("events", len(api.events[RL_JOB])),
+                         ("rollouts", 64)):  # fmt: skip
+        response = site.get(f"/jobs/{RL_JOB}/{what}.jsonl")
+        assert f'filename="{RL_JOB}.{what}.jsonl"' in response.headers["content-disposition"]
+        assert len([json.loads(line) for line in response.text.splitlines()]) == n_rows, what
+        assert f'href="/jobs/{RL_JOB}/{what}.jsonl"' in site.get(f"/jobs/{RL_JOB}").text
+    assert site.get("/jobs/job_none/metrics.jsonl").status_code == 404
+    assert site.get(f"/jobs/{RL_JOB}/secrets.jsonl").status_code == 404
+
+
+def test_rewards_are_paged_by_iteration(site: httpx.Client, api: FakeApi):
+    api.rewards[RL_JOB] = [{**api.rewards[RL_JOB][0], "iteration": n} for n in range(1, 251)]
+    path, seen, text = f"/jobs/{RL_JOB}/rewards", [], ""
+    while path:
+        text = site.get(path).text
+        seen += re.findall(r"purpose=train&amp;iteration=(\d+)", text)
+        links = re.findall(r'rel="next" href="([^"]+)"', text)
+        path = html.unescape(links[0]) if links else ""
+    assert seen == [str(n) for n in range(1, 251)]
+    assert HOSTILE not in text
+    assert site.get(f"/jobs/{RL_JOB}/rewards?purpose=all").status_code == 400
+
+
+def test_a_failed_job_is_resumed_and_shows_its_runs(site: httpx.Client, api: FakeApi):
+    failed = "job_02bb7c5d9e6f4a13"
+    api.runs[failed] = [
+        {"run_number": n, "status": "failed", "created_at": ago(days=n), "started_at": None, "ended_at": None}
+        for n in (1, 2)
+    ]
+    text = site.get(f"/jobs/{failed}").text
+    assert re.findall(r'<tr><td class="num">(\d)</td>', text) == ["2", "1"]
+    assert f'action="/jobs/{failed}/resume"' in text
+    response = site.post(f"/jobs/{failed}/resume")
+    assert (response.status_code, response.headers["location"]) == (303, f"/jobs/{failed}")
+    assert api.jobs[failed]["status"] == "queued"
+    refused = site.post(f"/jobs/{failed}/resume")
+    assert (refused.status_code, "only an ended job is resumed" in refused.text) == (409, True)
+
+
+def test_a_second_click_on_clone_gives_the_same_job(site: httpx.Client, api: FakeApi):
+    key = re.findall(r'name="key" value="(\w+)"', site.get(f"/jobs/{RL_JOB}").text)[0]
+    first, second = (site.post(f"/jobs/{RL_JOB}/clone", data={"key": key}) for _ in range(2))
+    assert (first.status_code, first.headers["location"]) == (303, "/jobs/job_clone0")
+    assert second.headers["location"] == first.headers["location"]
+    assert list(api.clones) == [key]
 
 
 def test_rollouts_are_paged_and_filtered(site: httpx.Client):
@@ -163,11 +272,12 @@ def test_a_hundred_thousand_points_are_thinned_for_the_page_and_whole_in_a_zoom(
         {"name": "train.loss", "step": step, "value": 9.0 if step == 61_237 else 1 / step, "phase": None}
         for step in range(1, 100_001)
     ]
-    steps, losses, _ = site.get("/jobs/job_long/series").json()["charts"]["loss"]
+    steps, losses, _ = site.get("/jobs/job_long/series").json()["charts"]["loss"]["table"]
     assert len(steps) < 1500
     assert (steps[0], steps[-1], max(losses)) == (1, 100_000, 9.0)
     query = {"chart": "loss", "first": 61_200, "last": 61_300}
-    assert len(site.get("/jobs/job_long/series", params=query).json()["charts"]["loss"][0]) == 101
+    zoomed = site.get("/jobs/job_long/series", params=query).json()["charts"]["loss"]
+    assert len(zoomed["table"][0]) == 101
 
 
 def test_a_missing_job_rollout_or_page_is_a_sentence_with_404(site: httpx.Client):
@@ -189,6 +299,15 @@ def test_an_api_that_refuses_or_breaks_is_a_sentence(site: httpx.Client, api: Fa
     api.keys.clear()
     response = site.get("/jobs")
     assert (response.status_code, "The API key is not known." in response.text) == (401, True)
+
+
+def test_a_page_that_cannot_be_made_is_a_page_too_and_as_strict(site: httpx.Client, api: FakeApi):
+    api.rollouts["odd"] = {"rollout": {}}
+    response = site.get("/rollouts/odd")
+    assert response.status_code == 500
+    assert "The dashboard could not make this page; its log says why." in response.text
+    assert "<main" in response.text
+    assert "script-src 'self'" in response.headers["content-security-policy"]
 
 
 def test_while_the_api_is_down_pages_say_so_and_come_back(site: httpx.Client, api: FakeApi):
@@ -230,11 +349,16 @@ def test_the_cancel_button_asks_the_api(site: httpx.Client, api: FakeApi):
     eventually(lambda: "cancelling" in site.get(f"/jobs/{RL_JOB}").text)
 
 
-def test_another_site_can_neither_cancel_nor_read_through_the_browser(site: httpx.Client, api: FakeApi):
-    foreign = [{"Origin": "http://evil.example"}, {"Sec-Fetch-Site": "cross-site"}, {"Origin": "null"}]
+def test_another_site_can_neither_act_nor_read_through_the_browser(site: httpx.Client, api: FakeApi):
+    foreign = [{"Origin": "http://evil.example"}, {"Sec-Fetch-Site": "cross-site"}, {"Origin": "null"},
+               {"Sec-Fetch-Site": "same-site"}]  # fmt: skip
+    before = json.dumps(api.jobs)
     for headers in foreign:
-        assert site.post(f"/jobs/{RL_JOB}/cancel", headers=headers).status_code == 403
-    assert api.jobs[RL_JOB]["cancel_requested"] is False
+        for job_id, action in ((RL_JOB, "cancel"), (RL_JOB, "clone"), ("job_02bb7c5d9e6f4a13", "resume")):
+            assert site.post(f"/jobs/{job_id}/{action}", headers=headers).status_code == 403
+    assert json.dumps(api.jobs) == before
+    for action in ("cancel", "clone", "resume"):
+        assert site.get(f"/jobs/{RL_JOB}/{action}").status_code == 405
     assert site.get("/jobs", headers={"Host": "rebound.example"}).status_code == 403
 
 
@@ -250,6 +374,8 @@ def test_bound_to_a_network_each_visitor_logs_in_with_a_key_of_their_own(api: Fa
     with dashboard(api.url, tmp_path, host="0.0.0.0") as base, httpx.Client(base_url=base) as visitor:
         response = visitor.get("/jobs", headers=HTML)
         assert (response.status_code, response.headers["location"]) == (303, "/login?to=/jobs")
+        shared = visitor.get("/jobs?status=failed", headers=HTML)
+        assert shared.headers["location"] == "/login?to=/jobs%3Fstatus%3Dfailed"
         assert visitor.get(f"/jobs/{RL_JOB}/live").status_code == 401
         wrong = visitor.post("/login", data={"key": "hr_wrong", "to": "/jobs"})
         assert (wrong.status_code, "does not know this key" in wrong.text) == (401, True)

@@ -145,15 +145,54 @@ def test_a_rollout_is_opened_and_a_token_shows_the_served_logprob(
     assert "version 1.30" in tip
 
 
+def test_filters_are_in_the_address_and_lead_to_a_job_with_its_notes(
+    browser: webdriver.Chrome, base: str, api: FakeApi
+):
+    browser.get(f"{base}/jobs?status=running")
+    assert len(browser.find_elements(By.CSS_SELECTOR, ".row-link")) == 2
+    browser.find_element(By.NAME, "tag").send_keys("recipe:walk\n")
+    until(browser, "return location.search.includes('tag=recipe%3Awalk')")
+    assert "status=running" in browser.current_url
+    (row,) = browser.find_elements(By.CSS_SELECTOR, ".row-link")
+    row.click()
+    until(browser, "return document.querySelector('.badge')?.textContent === '2 notes on the config'")
+    notes = browser.find_elements(By.CSS_SELECTOR, "#notes li")
+    assert [note.text.split(" ")[0] for note in notes] == ["Accepted,", "Model"]
+    assert "<script>" in notes[1].text
+
+
+def test_an_event_that_is_new_gets_a_line_of_its_own_without_a_reload(
+    browser: webdriver.Chrome, base: str, api: FakeApi
+):
+    browser.get(f"{base}/jobs/{RL_JOB}")
+    labels = "return charts.find((c) => c.spec.key === 'events').lines.map((l) => l.label).join()"
+    until(browser, "return document.querySelector('#live-state').dataset.state === 'live'")
+    assert browser.execute_script(labels) == "goal,wasted_step"
+    add_step(api, RL_JOB, {"events.fresh.frequency": 0.5})
+    until(browser, f"return (() => {{ {labels} }})() === 'fresh,goal,wasted_step'")
+    add_step(api, RL_JOB, {"events.fresh.frequency": 0.75})
+    chart = "charts.find((c) => c.spec.key === 'events')"
+    until(browser, f"return {chart}.table[1].at(-1) === 0.75 && {chart}.u !== null")
+    assert "75 %" in browser.find_element(By.CSS_SELECTOR, "[data-chart*='\"events\"'] .keys").text
+
+
 def test_no_page_is_wider_than_a_phone(browser: webdriver.Chrome, base: str):
     size = {"width": 375, "height": 800, "deviceScaleFactor": 2, "mobile": True}
     browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", size)
-    paths = ["/jobs", f"/jobs/{RL_JOB}", f"/jobs/{RL_JOB}/rollouts", f"/rollouts/{ROLLOUT}", "/workers"]
+    job_page = f"/jobs/{RL_JOB}"
+    paths = [
+        "/jobs",
+        job_page,
+        f"{job_page}/rollouts",
+        f"{job_page}/rewards",
+        f"/rollouts/{ROLLOUT}",
+        "/workers",
+    ]
     widths = {}
     for path in paths:
         browser.get(base + path)
         until(browser, "return document.readyState === 'complete'")
-        if path == f"/jobs/{RL_JOB}":
+        if path == job_page:
             until(browser, "return document.querySelectorAll('.chart:not([hidden]) canvas').length >= 12")
         widths[path] = browser.execute_script("return document.documentElement.scrollWidth")
     browser.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})

@@ -8,14 +8,15 @@ from typing import Any
 
 import pytest
 from sqlmodel import select
-from tests.fakes.trainer import JOB, TrainerWorld, planned, rollout_id
+from tests.fakes.trainer import JOB, TrainerWorld, planned, rollout_id, trajectory
 
+from headrace.contracts.job import JobStatus
 from headrace.contracts.policy import PolicyVersion
 from headrace.errors import StaleTimeline
 from headrace.rl.staleness import PolicyHistory
-from headrace.store import plan
+from headrace.store import jobs, plan, progress
 from headrace.store.tables import Checkpoint, LedgerEntry, Metric
-from headrace_trainer import rl_loop, saving
+from headrace_trainer import accounting, claim, rl_loop, saving
 from headrace_trainer.checkpoint import TrainerState
 from headrace_trainer.ownership import OwnedJob
 from headrace_trainer.saving import Saver
@@ -56,6 +57,39 @@ def test_rollouts_that_a_restart_does_not_plan_again_are_closed_with_the_checkpo
     with world.store.read() as session:
         reasons = {e.rollout_id: e.not_trained_reason for e in session.exec(select(LedgerEntry)).all()}
     assert reasons[rollout_id(1, 0)] == "undone by a restart, not planned again"
+
+
+def test_a_resumed_run_plans_anew_what_the_failed_one_had_closed_and_the_ledger_adds_up(world):
+    first = world.claim()
+    plan_group(first, 0)
+    plan_group(first, 1)
+    claim._end(first, JobStatus.FAILED, "the disk is full")
+    with world.store.read() as session:
+        _, summary = progress.ledger(session, JOB)
+    assert (summary.planned, summary.not_trained, summary.is_complete) == (
+        4, {"the disk is full": 4}, True
+    )  # fmt: skip
+    with world.store.write() as session:
+        jobs.requeue(session, JOB)
+    second = world.claim()
+    assert second.timeline == 2
+    saver = Saver(second, keep_every=1, total=9)
+    saving.undo_after(second, saver, 0)
+    plan_group(second, 0)
+    assert world.rollouts()[rollout_id(0, 0)].status == "planned"
+    for member in range(2):
+        saver.pending.append(
+            accounting.ledger_entry(
+                trajectory(0, member, timeline=2), timeline=2, step=1, advantage=1.0, n_trainable_tokens=3,
+                not_trained_reason=None,
+            )
+        )  # fmt: skip
+    version = PolicyVersion(timeline=2, n=1)
+    saver.save(1, None, Path(), None, TrainerState(version, 1, 1, 1, PolicyHistory.start(version)), {})
+    with world.store.read() as session:
+        _, summary = progress.ledger(session, JOB)
+    assert (summary.planned, summary.trained, summary.is_complete) == (4, 2, True)
+    assert summary.not_trained == {"the disk is full": 2}
 
 
 def test_an_owner_that_was_replaced_while_it_saved_leaves_no_folder(world):

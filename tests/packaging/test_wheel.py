@@ -17,14 +17,20 @@ NOT_SHIPPED = ("__pycache__",)
 
 
 @pytest.fixture(scope="module")
-def names(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
-    """Names of all files in the wheel that `pip install .` would make."""
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The wheel that `pip install .` would make."""
     folder = tmp_path_factory.mktemp("wheel")
     subprocess.run(
         [sys.executable, "-m", "build", "--wheel", "--no-isolation", "--outdir", str(folder), str(REPOSITORY)],
         check=True, capture_output=True, timeout=300,
     )  # fmt: skip
-    (wheel,) = folder.glob("headrace-*.whl")
+    (built,) = folder.glob("headrace-*.whl")
+    return built
+
+
+@pytest.fixture(scope="module")
+def names(wheel: Path) -> list[str]:
+    """Names of all files in the wheel."""
     with zipfile.ZipFile(wheel) as archive:
         return archive.namelist()
 

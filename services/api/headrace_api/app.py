@@ -18,11 +18,14 @@ from headrace_api.deps import Backends, get_caller
 from headrace_api.events import routes as events
 from headrace_api.files import routes as files
 from headrace_api.health import routes as health
+from headrace_api.inference import routes as inference
+from headrace_api.inference.desk import opened_desk
 from headrace_api.jobs import routes as jobs
 from headrace_api.keys import routes as key_routes
 from headrace_api.metrics import routes as metrics
 from headrace_api.models import routes as models
 from headrace_api.paths import CanonicalPaths
+from headrace_api.pools import routes as pools
 from headrace_api.settings import ApiSettings
 from headrace_api.task_apps import routes as task_apps
 from headrace_api.traces import routes as traces
@@ -35,7 +38,8 @@ def create_app(settings: ApiSettings) -> FastAPI:
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
         backends = open_backends(settings)
         app.state.backends = backends
-        yield
+        async with opened_desk(backends) as app.state.desk:
+            yield
         backends.store.close()
         backends.redis.close()
 
@@ -49,7 +53,7 @@ def create_app(settings: ApiSettings) -> FastAPI:
     app.add_middleware(CanonicalPaths)
     app.include_router(health.router)
     with_key = [Depends(get_caller)]
-    for feature in (jobs, files, key_routes, models, task_apps, traces):
+    for feature in (jobs, files, key_routes, models, pools, inference, task_apps, traces):
         app.include_router(feature.router, dependencies=with_key)
     for reads in (jobs.reads, events.router, metrics.router, traces.reads):
         app.include_router(reads, prefix="/jobs", dependencies=with_key)

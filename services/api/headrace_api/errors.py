@@ -30,6 +30,8 @@ def _answer(status: int, code: str, message: str, problems: object = None, **hea
 def _headrace_error(_request: Request, error: Exception) -> JSONResponse:
     assert isinstance(error, HeadraceError)
     headers = {"WWW-Authenticate": "Bearer"} if error.status == 401 else {}
+    if "retry_after_s" in error.details:
+        headers["Retry-After"] = str(error.details["retry_after_s"])
     return _answer(error.status, error.code, error.message, error.details.get("problems"), **headers)
 
 

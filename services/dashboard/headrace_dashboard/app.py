@@ -14,10 +14,10 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from headrace.errors import BadRequest, HeadraceError, NotFound
-from headrace_dashboard.access import Guard
+from headrace_dashboard.access import SECURITY_HEADERS, Guard
 from headrace_dashboard.api import Clients
 from headrace_dashboard.live import Hub
-from headrace_dashboard.pages import health, job, jobs, login, rollouts, workers
+from headrace_dashboard.pages import actions, exports, health, job, jobs, login, rewards, rollouts, workers
 from headrace_dashboard.render import error_page
 from headrace_dashboard.settings import DashboardSettings
 from headrace_dashboard.sparks import Sparks
@@ -40,7 +40,7 @@ def create_app(settings: DashboardSettings) -> FastAPI:
     app.state.hub = Hub(app.state.clients)
     app.state.sparks = Sparks()
     app.add_middleware(Guard, settings=settings)
-    for page in (health, login, jobs, job, rollouts, workers):
+    for page in (health, login, jobs, job, actions, rewards, exports, rollouts, workers):
         app.include_router(page.router)
     app.mount("/static", StaticFiles(directory=HERE / "static"), name="static")
     app.add_exception_handler(HeadraceError, _headrace_error)
@@ -69,4 +69,6 @@ def _bad_query(request: Request, error: Exception) -> Response:
 
 
 def _crash(request: Request, error: Exception) -> Response:
-    return error_page(request, HeadraceError("the dashboard could not make this page; its log says why"))
+    response = error_page(request, HeadraceError("the dashboard could not make this page; its log says why"))
+    response.headers.update(SECURITY_HEADERS)  # this answer is made outside of the guard
+    return response

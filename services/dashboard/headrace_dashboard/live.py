@@ -17,6 +17,7 @@ from typing import Any
 from headrace import log
 from headrace.errors import HeadraceError, NotFound, Unauthorized, Unavailable
 from headrace_dashboard.api import Clients
+from headrace_dashboard.chart_sections import TILES
 from headrace_dashboard.feed import Feed
 from headrace_dashboard.views.job import TERMINAL, live_job
 
@@ -206,7 +207,8 @@ def _update(feed: Feed, cursor: Cursor) -> str:
     cursor.seq = max(cursor.seq, feed.last_seq)
     if len(points) > MAX_CATCH_UP:
         return _message("reload", {}, cursor)
-    tiles = {name: value for name in feed.series.names() if (value := feed.series.last(name)) is not None}
+    shown = (tile.name for tile in TILES.get(feed.job.get("type") or "rl", ()))
+    tiles = {name: value for name in shown if (value := feed.series.last(name)) is not None}
     body = {"job": live_job(feed.job), "points": points, "events": events, "last": tiles}
     return _message("update", body, cursor)
 

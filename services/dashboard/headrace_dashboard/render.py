@@ -74,7 +74,8 @@ def error_page(request: Request, error: HeadraceError, status: int | None = None
     if "text/html" not in request.headers.get("accept", ""):
         return JSONResponse({"error": {"code": error.code, "message": error.message}}, status_code=code)
     if isinstance(error, LoginRequired):
-        return RedirectResponse(f"/login?to={quote(request.url.path)}", status_code=303)
+        wanted = request.url.path + (f"?{request.url.query}" if request.url.query else "")
+        return RedirectResponse(f"/login?to={quote(wanted)}", status_code=303)
     return page(
         request,
         "error.html",

@@ -17,6 +17,7 @@ from redis.asyncio import Redis
 from headrace.contracts.policy import Call, CapturedSession, SessionOpen
 from headrace.errors import Conflict, Gone, NotFound
 from headrace.queue import names
+from headrace.render.options import PromptOptions
 from headrace.render.splice import Answered
 from headrace.render.template import Message, Tool
 from headrace_policy.in_flight import CallTask
@@ -49,7 +50,9 @@ class LiveSession:
         stop_id: int | None,
     ) -> None:
         assert call.reply is not None
-        self.answered[call.index] = Answered(call.index, messages, call.reply, tools, token_ids, stop_id)
+        options = PromptOptions(call.template_variables)
+        answered = Answered(call.index, messages, call.reply, tools, token_ids, stop_id, options)
+        self.answered[call.index] = answered
 
 
 def replay(opened: SessionOpen, calls: Sequence[Call], eos_ids: Sequence[int]) -> LiveSession:

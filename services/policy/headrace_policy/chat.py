@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from array import array
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 from uuid import uuid4
 
@@ -13,9 +13,11 @@ from headrace.contracts.base import logprobs, token_ids
 from headrace.contracts.policy import Call, CallError, ServeSpec
 from headrace.errors import BadRequest, HeadraceError, Unavailable
 from headrace.render import Renderer
+from headrace.render.messages import are_equal
+from headrace.render.options import PromptOptions
 from headrace.render.renderer import require_messages
 from headrace.render.splice import Prompt, next_prompt
-from headrace.render.template import Message, Tool
+from headrace.render.template import Message, TemplateRefusal, Tool
 from headrace_policy import sampling
 from headrace_policy.capture import Captures, LiveSession
 from headrace_policy.engine import has_reasoning_parser
@@ -33,6 +35,7 @@ class ChatRequest:
     raw: dict[str, Any]
     messages: list[Message]
     tools: list[Tool] | None
+    options: PromptOptions
 
     @classmethod
     def parse(cls, body: Any) -> ChatRequest:
@@ -41,7 +44,12 @@ class ChatRequest:
         tools = body.get("tools") or None
         if tools is not None and not (isinstance(tools, list) and all(isinstance(t, dict) for t in tools)):
             raise BadRequest('"tools" must be a list of objects')
-        return cls(body, require_messages(body.get("messages")), tools)
+        return cls(body, require_messages(body.get("messages")), tools, PromptOptions.parse(body))
+
+    @property
+    def asked(self) -> list[Any]:
+        """What tells this request's prompt from another's."""
+        return [self.messages, self.tools, asdict(self.options)]
 
     @property
     def wants_logprobs(self) -> bool:
@@ -90,7 +98,7 @@ async def complete(
             status=error.status,
             code=error.code,
             message=error.message,
-            is_policy_fault=isinstance(error, ContextOverflow | _Refused),
+            is_policy_fault=_is_policy_fault(error, session, request),
         )
         await captures.append(session.opened, _call(draft, session, request, error=failure))
         raise
@@ -124,7 +132,12 @@ async def _sample(
     opened, renderer = session.opened, backend.renderer
     draft.decision = decision = sampling.decide(opened, draft.index, request.raw)
     draft.prompt = next_prompt(
-        renderer, session.answered.values(), request.messages, request.tools, opened.sampling.history
+        renderer,
+        session.answered.values(),
+        request.messages,
+        request.tools,
+        opened.sampling.history,
+        request.options,
     )
     room = backend.spec.max_model_len - len(draft.prompt.token_ids)
     if room < 1:
@@ -165,6 +178,8 @@ async def _reply(
     }
     if request.tools:
         chat["tool_choice"] = "none" if request.raw.get("tool_choice") == "none" else "auto"
+    if request.options.variables:  # a reasoning parser looks at what the prompt was made with
+        chat["chat_template_kwargs"] = dict(request.options.variables)
     try:
         parsed = await backend.engine.derender(prompt.token_ids, spoken, chat, timeout_s)
     except BadRequest:
@@ -193,11 +208,24 @@ def _call(draft: Draft, session: LiveSession, request: ChatRequest, **outcome: A
         seed=decision.seed if decision else None,
         new_messages=tuple(prompt.new_messages if is_rendered else request.messages),
         tools=tuple(request.tools) if request.tools and prompt.parent is None else None,
+        template_variables=dict(request.options.variables),
         overridden=decision.overridden if decision else (),
         started_at=draft.started_at,
         latency_s=time.time() - draft.started_at,
         **reached,
     )
+
+
+def _is_policy_fault(error: HeadraceError, session: LiveSession, request: ChatRequest) -> bool:
+    """Whether the policy's own text led to the error, so that asking it again would not help.
+
+    A template that refuses the messages is the policy's fault where one of its replies is among them
+    (two tool calls at once for a template that takes one), and the agent's own otherwise.
+    """
+    if isinstance(error, TemplateRefusal):
+        replies = [call.reply for call in session.answered.values()]
+        return any(are_equal(reply, message) for reply in replies for message in request.messages)
+    return isinstance(error, ContextOverflow | _Refused)
 
 
 def _stop_id(renderer: Renderer, sampled: Sampled) -> int | None:

@@ -87,7 +87,7 @@ class Gateway:
 
         Equal requests one after the other are not: an agent without memory asks the same twice.
         """
-        digest = hashlib.sha256(json.dumps([request.messages, request.tools]).encode()).digest()
+        digest = hashlib.sha256(json.dumps(request.asked).encode()).digest()
         earlier, live.asked[digest] = live.asked.get(digest), call
         if earlier is not None and (is_retry or earlier.is_running):
             reason = f"superseded by a retry (call {call.index})"

@@ -35,6 +35,7 @@ NEUTRAL: dict[str, tuple[Any, ...]] = {
     "guided_regex": (None,),
     "guided_choice": (None,),
     "guided_grammar": (None,),
+    "chat_template": (None,),
 }
 """Values of the agent's keys that change nothing; any other is overridden."""
 

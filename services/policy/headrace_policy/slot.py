@@ -25,7 +25,7 @@ from headrace.contracts.policy import (
 from headrace.errors import BadRequest, HeadraceError, StaleTimeline, Unavailable
 from headrace.queue import names
 from headrace.queue.scripts import source
-from headrace_policy import engine, weights
+from headrace_policy import engine, parsers, weights
 from headrace_policy.engine_client import EngineClient
 from headrace_policy.in_flight import InFlight
 from headrace_policy.settings import PolicySettings
@@ -41,6 +41,7 @@ Launch = Callable[[ServeSpec, PolicySettings], engine.EngineProcess]
 
 
 def launch_vllm(spec: ServeSpec, settings: PolicySettings) -> engine.EngineProcess:
+    parsers.require_known(spec.engine_args)
     return engine.EngineProcess.start(
         engine.command(spec, settings.engine_port, settings.engine_device),
         engine.environment(os.environ, settings.engine_device),

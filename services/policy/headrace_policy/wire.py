@@ -8,6 +8,7 @@ from typing import Any
 
 from headrace.contracts.policy import Call
 from headrace.errors import BadRequest, HeadraceError
+from headrace.render.template import Message
 
 KEEP_ALIVE = ": keep-alive\n\n"
 DONE = "data: [DONE]\n\n"
@@ -52,28 +53,36 @@ def _scored(text: str, logprob: float) -> dict[str, Any]:
 def events(whole: dict[str, Any], include_usage: bool) -> Iterator[str]:
     """A finished completion as the chunks of a streamed one."""
     [choice] = whole["choices"]
-    message = choice["message"]
-    yield _chunk(whole, {"role": "assistant", "content": ""}, choice["logprobs"])
-    for name in ("reasoning", "content"):
-        text = message.get(name) or ""
-        for start in range(0, len(text), CHUNK_CHARACTERS):
-            yield _chunk(whole, {name: text[start : start + CHUNK_CHARACTERS]})
-    for number, tool_call in enumerate(message.get("tool_calls") or []):
-        yield _chunk(whole, {"tool_calls": [{"index": number, **tool_call}]})
-    yield _chunk(whole, {}, finish_reason=choice["finish_reason"])
+    # Who asks for usage gets it last, and the key with null before that.
+    head = _head(whole) | ({"usage": None} if include_usage else {})
+    for delta, logprobs in _deltas(choice["message"], choice["logprobs"]):
+        yield _chunk(head, delta, logprobs)
+    yield _chunk(head, {}, finish_reason=choice["finish_reason"])
     if include_usage:
-        yield _event(_head(whole) | {"choices": [], "usage": whole["usage"]})
+        yield _event(head | {"choices": [], "usage": whole["usage"]})
     yield DONE
 
 
+def _deltas(message: Message, logprobs: Any) -> Iterator[tuple[dict[str, Any], Any]]:
+    """The message in pieces that add up to it; the first carries the scores of all tokens."""
+    opening = None if message.get("content") is None else ""
+    yield {"role": "assistant", "content": opening}, logprobs
+    for name in ("reasoning", "content"):
+        text = message.get(name) or ""
+        for start in range(0, len(text), CHUNK_CHARACTERS):
+            yield {name: text[start : start + CHUNK_CHARACTERS]}, None
+    for number, tool_call in enumerate(message.get("tool_calls") or []):
+        yield {"tool_calls": [{"index": number, **tool_call}]}, None
+
+
 def _chunk(
-    whole: dict[str, Any],
+    head: dict[str, Any],
     delta: dict[str, Any],
     logprobs: dict[str, Any] | None = None,
     finish_reason: str | None = None,
 ) -> str:
     choice = {"index": 0, "delta": delta, "logprobs": logprobs, "finish_reason": finish_reason}
-    return _event(_head(whole) | {"choices": [choice]})
+    return _event(head | {"choices": [choice]})
 
 
 def _head(whole: dict[str, Any]) -> dict[str, Any]:

@@ -21,7 +21,13 @@ from headrace_rollout_worker.gateway import Gateway, GatewayFailed
 from headrace_rollout_worker.http import ClientPerThread
 from headrace_rollout_worker.join import Attempt, Judgement, build_trajectory, judge
 from headrace_rollout_worker.settings import WorkerSettings
-from headrace_rollout_worker.task_app import Identities, TaskAppClient, TaskAppFailed, rollout_request
+from headrace_rollout_worker.task_app import (
+    Manners,
+    TaskAppClient,
+    TaskAppFailed,
+    inference_url,
+    rollout_request,
+)
 from headrace_rollout_worker.watch import Cancelled, Dropped, Stopped, Watch, WorkerStops
 
 
@@ -33,7 +39,7 @@ class Tools:
     client: redis.Redis
     artifacts: ArtifactStore
     http: ClientPerThread = field(default_factory=ClientPerThread)
-    identities: Identities = field(default_factory=Identities)
+    manners: Manners = field(default_factory=Manners)
     stopping: threading.Event = field(default_factory=threading.Event)
     """Set when the process has to end soon; plays then give their orders back."""
 
@@ -90,8 +96,9 @@ class AttemptRun:
         order = self._order
         try:
             app = TaskAppClient(self._tools.http.get(), order.task_url, self._environment_keys())
-            self._facts["task_app"] = self._tools.identities.get(order.task_url, app, order.seed)
-            url = f"{order.policy_public_url.rstrip('/')}{path}"
+            manner = self._tools.manners.get(order.task_url, app, order.seed)
+            self._facts["task_app"] = manner.identity
+            url = inference_url(order, path, self._session_id, manner)
             self._facts["answer"] = app.rollout(rollout_request(order, self._session_id, url), self._watch)
         except TaskAppFailed as error:
             self._facts["failure"] = str(error)

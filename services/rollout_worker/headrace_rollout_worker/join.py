@@ -7,21 +7,19 @@ Knows no HTTP, no queue and no clock.
 from __future__ import annotations
 
 import math
-import re
 from dataclasses import dataclass, field
 from typing import Any
 
 from headrace.contracts.policy import Call
 from headrace.contracts.rollout import RolloutOrder
 from headrace.contracts.trajectory import Op, Outcome, Rewards, TaskAppIdentity, Trajectory
+from headrace_rollout_worker.app_error import AppError, app_error
 from headrace_rollout_worker.rewards import BadReward, answered, first_trajectory, normalise, steps_of
 
 NO_FAILURE_REWARD = (
     "the policy broke the episode and the task app gave no reward for it; "
     "set `[training.rollouts] failure_reward`, or `reward_range` in the task app"
 )
-_OVERFLOW = re.compile(r"context.?length|maximum context|too many tokens|context_length_exceeded", re.I)
-_BROKEN = re.compile(r"time.?d? ?out|connect|unreachable|reset by peer|\b5\d\d\b", re.I)
 
 
 @dataclass(frozen=True)
@@ -74,24 +72,36 @@ def _judge_answer(
     rewards: Rewards,
     policy_fault: str | None,
 ) -> Judgement:
-    app_error = _app_error(answer)
-    if policy_fault is None and app_error is not None and _OVERFLOW.search(app_error):
-        policy_fault = app_error
+    error = app_error(answer)
+    if policy_fault is None and error is not None and error.is_overflow:
+        policy_fault = error.text
     if policy_fault is not None:
         return _policy_failed(order, policy_fault, rewards)
-    n_answered = len(answered(calls))
-    if n_answered == 0:
-        told = f" (the app says: {app_error})" if app_error else ""
-        return Judgement(
-            Outcome.INFRA_FAILED,
-            f"the episode has a reward but no call reached the policy; the task app must use "
-            f"policy.config.inference_url{told}",
-            "task_app",
-        )
-    if app_error is not None and (_BROKEN.search(app_error) or n_answered < len(steps_of(answer))):
-        # A step whose call was never answered, or an inference error that the app made into a reward.
-        return Judgement(Outcome.INFRA_FAILED, f"the task app reports an error: {app_error}", "task_app")
+    if not answered(calls):
+        return Judgement(Outcome.INFRA_FAILED, _why_unanswered(calls, error), "task_app")
+    if error is not None and _is_swallowed(error, steps_of(answer), calls):
+        return Judgement(Outcome.INFRA_FAILED, f"the task app reports an error: {error.told}", "task_app")
     return Judgement(Outcome.SCORED, rewards=rewards)
+
+
+def _is_swallowed(error: AppError, steps: list[dict[str, Any]], calls: tuple[Call, ...]) -> bool:
+    """Whether the app made a reward of an inference that failed, rather than of what the policy did.
+
+    It says so itself, or the last step has neither an action nor a reply that reached the app.
+    """
+    n_delivered = sum(call.error is None and call.reply is not None and call.is_trainable for call in calls)
+    return error.is_broken or (not error.has_acted and n_delivered < len(steps))
+
+
+def _why_unanswered(calls: tuple[Call, ...], error: AppError | None) -> str:
+    told = f" (the app says: {error.told})" if error else ""
+    if calls:
+        why = calls[-1].untrainable_reason or "no reply"
+        return f"the episode has a reward but no call of the policy was answered: {why}{told}"
+    return (
+        f"the episode has a reward but no call reached the policy; the task app must use "
+        f"policy.config.inference_url{told}"
+    )
 
 
 def _policy_failed(order: RolloutOrder, fault: str, rewards: Rewards | None) -> Judgement:
@@ -127,15 +137,6 @@ def _infrastructure_error(calls: tuple[Call, ...]) -> str | None:
         )
         if not is_made_good:
             return f"{call.error.status} {call.error.code}: {call.error.message}"
-    return None
-
-
-def _app_error(answer: dict[str, Any]) -> str | None:
-    """The last step's `info.error`: what the app says of an inference that it could not use."""
-    for step in reversed(steps_of(answer)):
-        info = step.get("info")
-        error = info.get("error") if isinstance(info, dict) else None
-        return str(error)[:500] if error else None
     return None
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import threading
 import time
+from dataclasses import dataclass, field
 from typing import Any
 
 import httpx
@@ -15,14 +16,33 @@ from headrace.contracts.trajectory import TaskAppIdentity
 from headrace_rollout_worker.http import Answer, AnswerTooLarge, WatchedClient
 from headrace_rollout_worker.watch import DeadlinePassed, Watch
 
-IDENTITY_TTL_S = 60.0
-IDENTITY_WAIT_S = 5.0
+MANNER_TTL_S = 60.0
+MANNER_WAIT_S = 5.0
 MAX_DEPTH = 150
 """Nesting of an answer; JSON readers down the line stop at 200, and some of it is nested deeper there."""
 
 
 class TaskAppFailed(Exception):
     """The task app gave no usable answer; `str(error)` is the reason, one sentence."""
+
+
+@dataclass(frozen=True)
+class AppManner:
+    """What `/task_info` tells a worker; the defaults where the app does not tell."""
+
+    identity: TaskAppIdentity = field(default_factory=TaskAppIdentity)
+    wants_query_form: bool = False
+    """It asks for `?cid=` in the inference URL: `inference.inference_url_form = "query"`."""
+
+
+def inference_url(order: RolloutOrder, path: str, session_id: str, manner: AppManner) -> str:
+    """The URL under which the task app reaches the policy for this attempt, and no other.
+
+    `path` is the session's path at the gateway. The id in it is the only credential.
+    """
+    base = order.policy_public_url.rstrip("/")
+    form = order.inference_url_form or ("query" if manner.wants_query_form else "path")
+    return f"{base}/v1/chat/completions?cid={session_id}" if form == "query" else f"{base}{path}"
 
 
 def rollout_request(order: RolloutOrder, session_id: str, inference_url: str) -> dict[str, Any]:
@@ -88,39 +108,42 @@ class TaskAppClient:
             )
         return parsed
 
-    def identity(self, seed: int) -> TaskAppIdentity:
-        """Task id and version from `/task_info`; empty where the app does not tell."""
+    def manner(self, seed: int) -> AppManner:
+        """Task id, version and wishes from `/task_info`."""
         try:
             answer = self._http.send(
-                Watch(IDENTITY_WAIT_S), "GET", f"{self._base}/task_info?seed={seed}",
+                Watch(MANNER_WAIT_S), "GET", f"{self._base}/task_info?seed={seed}",
                 headers=auth_headers(self._keys),
             )  # fmt: skip
-            task = json.loads(answer.body)["task"]
-            return TaskAppIdentity(task_id=_text(task.get("id")), version=_text(task.get("version")))
+            info = json.loads(answer.body)
+            task, inference = info["task"], info.get("inference")
+            identity = TaskAppIdentity(task_id=_text(task.get("id")), version=_text(task.get("version")))
+            asked = inference.get("inference_url_form") if isinstance(inference, dict) else None
+            return AppManner(identity, wants_query_form=asked == "query")
         except (httpx.HTTPError, httpx.InvalidURL, DeadlinePassed, AnswerTooLarge):
-            return TaskAppIdentity()
+            return AppManner()
         except (ValueError, LookupError, TypeError, AttributeError, RecursionError):
-            return TaskAppIdentity()
+            return AppManner()
 
 
-class Identities:
-    """Identities of task apps, each asked for once a minute and not once per rollout."""
+class Manners:
+    """Manners of task apps, each asked for once a minute and not once per rollout."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._known: dict[str, tuple[float, TaskAppIdentity]] = {}
+        self._known: dict[str, tuple[float, AppManner]] = {}
 
-    def get(self, task_url: str, client: TaskAppClient, seed: int) -> TaskAppIdentity:
+    def get(self, task_url: str, client: TaskAppClient, seed: int) -> AppManner:
         with self._lock:
-            at, identity = self._known.get(task_url, (0.0, TaskAppIdentity()))
-            if at and time.monotonic() - at < IDENTITY_TTL_S:
-                return identity
+            at, manner = self._known.get(task_url, (0.0, AppManner()))
+            if at and time.monotonic() - at < MANNER_TTL_S:
+                return manner
             if at:  # one thread asks again, the others go on with what was known
-                self._known[task_url] = (time.monotonic(), identity)
-        identity = client.identity(seed)
+                self._known[task_url] = (time.monotonic(), manner)
+        manner = client.manner(seed)
         with self._lock:
-            self._known[task_url] = (time.monotonic(), identity)
-        return identity
+            self._known[task_url] = (time.monotonic(), manner)
+        return manner
 
 
 def _parse(answer: Answer) -> dict[str, Any]:

@@ -8,6 +8,8 @@ from collections.abc import Sequence
 
 from headrace.contracts.policy import PolicyVersion
 from headrace.contracts.trajectory import Outcome, Trajectory
+from headrace.rl.credit import episode_return
+from headrace.rl.measures import episode_measures, reward_measures
 from headrace.rl.staleness import PolicyHistory
 from headrace.store.tables import LedgerEntry
 from headrace_trainer.group_book import GroupBook
@@ -44,38 +46,18 @@ def rollout_metrics(
     history: PolicyHistory,
     current: PolicyVersion,
 ) -> dict[str, float]:
-    """Rewards, lengths, turns, policy health and staleness over an iteration's rewarded trajectories."""
-    answered = [[call for call in t.calls if call.error is None] for t in trajectories]
-    sampled = [sum(len(call.sampled_ids) for call in calls) for calls in answered]
-    latencies = [call.latency_s for calls in answered for call in calls]
-    flags = [op.is_invalid_action for t in trajectories for op in t.ops if op.is_invalid_action is not None]
+    """What an iteration's rewarded trajectories show (`headrace.rl.measures`), and how stale they are."""
+    rewards = [episode_return(t.rewards, "outcome") for t in trajectories]
     staleness = [
         max((history.staleness(version, current) for version in versions_of(t)), default=0)
         for t in trajectories
     ]
     return {
-        "reward.mean": statistics.fmean(returns),
-        "reward.std": statistics.pstdev(returns),
-        "reward.min": min(returns),
-        "reward.max": max(returns),
-        "success.rate": statistics.fmean(value >= 1 for value in returns),
-        "calls.length_stop_share": length_stop_share(trajectories),
-        "rollouts.truncated_share": statistics.fmean(t.is_truncated for t in trajectories),
-        "length.sampled_mean": statistics.fmean(sampled),
-        "length.sampled_max": max(sampled),
-        "turns.mean": statistics.fmean(len(calls) for calls in answered),
-        "tokens.sampled": sum(sampled),
-        "policy.latency_s": statistics.fmean(latencies) if latencies else 0.0,
-        "health.invalid_action_rate": statistics.fmean(flags) if flags else 0.0,
+        **reward_measures(rewards, returns),
+        **episode_measures(trajectories),
         "staleness.mean": statistics.fmean(staleness),
         "staleness.max": max(staleness),
     }
-
-
-def length_stop_share(trajectories: Sequence[Trajectory]) -> float:
-    """Share of answered calls that were ended by their limit of tokens."""
-    reasons = [call.finish_reason for t in trajectories for call in t.calls if call.reply is not None]
-    return statistics.fmean(reason == "length" for reason in reasons) if reasons else 0.0
 
 
 def ledger_entry(

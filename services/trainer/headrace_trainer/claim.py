@@ -151,6 +151,7 @@ def _end(job: OwnedJob, status: JobStatus, reason: str) -> None:
         job.write(write)
     except StaleTimeline as error:
         logger.warning("job.lost", job_id=job.job_id, reason=str(error))
+        return
     # Orders still in the queue become no-ops, whatever the workers' clocks say.
     job.context.redis.set(names.cancelled(job.job_id), status.value, ex=86400)
 

@@ -11,13 +11,16 @@ from headrace.contracts.trajectory import Trajectory
 from headrace.errors import JobFailed
 from headrace.ids import rollout_id
 from headrace.rl.credit import episode_return
+from headrace.rl.measures import episode_measures, mean, nested
 from headrace.rl.statistics import paired_difference
 from headrace.store.plan import PlannedRollout
-from headrace_trainer.accounting import length_stop_share
 from headrace_trainer.collector import Collector
 from headrace_trainer.group_book import GroupBook
 from headrace_trainer.intake import Intake
 from headrace_trainer.orders import OrderTemplate
+
+_TOLD = ("turns.mean", "tokens.sampled", "rollouts.truncated_share", "stops.length_share")
+"""Measures that the report has under names of its own."""
 
 
 @dataclass(frozen=True)
@@ -29,18 +32,35 @@ class Report:
     success: float
     """Share of episodes with at least the job's `success_at`."""
     per_seed: dict[int, list[float]]
-    mean_turns: float
+    std_return: float
     calls: int
-    sampled_tokens: int
-    truncated_share: float
-    """Share of episodes that the environment cut short."""
-    length_stop_share: float
-    """Share of calls that were ended by their limit of tokens."""
+    """Answered calls to the policy."""
+    measures: dict[str, float]
+    """What the episodes show beside their rewards, as `headrace.rl.measures.episode_measures` names it."""
 
     def to_json(self) -> dict[str, Any]:
         return {
-            **{name: getattr(self, name) for name in self.__dataclass_fields__ if name != "per_seed"},
+            "n": self.n,
+            "mean_return": self.mean_return,
+            "std_return": self.std_return,
+            "success": self.success,
             "per_seed": {str(seed): returns for seed, returns in self.per_seed.items()},
+            "mean_turns": self.measures["turns.mean"],
+            "calls": self.calls,
+            "sampled_tokens": int(self.measures["tokens.sampled"]),
+            "truncated_share": self.measures["rollouts.truncated_share"],
+            "length_stop_share": self.measures.get("stops.length_share"),
+            **nested({name: value for name, value in self.measures.items() if name not in _TOLD}),
+        }
+
+    def metrics(self) -> dict[str, float]:
+        """The metrics of an evaluation, all under `eval.`."""
+        return {
+            "eval.reward_mean": self.mean_return,
+            "eval.reward_std": self.std_return,
+            "eval.success": self.success,
+            "eval.n": float(self.n),
+            **{f"eval.{name}": value for name, value in self.measures.items()},
         }
 
 
@@ -93,17 +113,14 @@ def report(trajectories: Sequence[Trajectory], success_at: float) -> Report:
     for trajectory in trajectories:
         per_seed.setdefault(trajectory.seed, []).append(episode_return(trajectory.rewards, "outcome"))
     returns = [value for values in per_seed.values() for value in values]
-    calls = [call for t in trajectories for call in t.calls if call.error is None]
     return Report(
         n=len(returns),
-        mean_return=statistics.fmean(returns),
+        mean_return=mean(returns),
+        std_return=statistics.pstdev(returns),
         success=statistics.fmean(value >= success_at for value in returns),
         per_seed=per_seed,
-        mean_turns=len(calls) / len(trajectories),
-        calls=len(calls),
-        sampled_tokens=sum(len(call.sampled_ids) for call in calls),
-        truncated_share=statistics.fmean(t.is_truncated for t in trajectories),
-        length_stop_share=length_stop_share(trajectories),
+        calls=sum(call.error is None for t in trajectories for call in t.calls),
+        measures=episode_measures(trajectories),
     )
 
 

@@ -1,5 +1,7 @@
 """The evaluator process (`python -m headrace_trainer.evaluator`): claims evaluation jobs. Imports no torch.
 
+Beside them it owns the engine for inference while no job does (`headrace_trainer.inference`).
+
 It waits until no trainer holds the slot's engine, says why it waits, and then decides for the
 length of one evaluation what the engine serves.
 """
@@ -11,16 +13,18 @@ from pathlib import Path
 from sqlalchemy import update
 from sqlmodel import Session, col
 
+from headrace import log
 from headrace.config.evaluation import EvalConfig
 from headrace.contracts.job import JobStatus
 from headrace.contracts.policy import PolicyVersion, Sampling
 from headrace.errors import JobFailed
 from headrace.ids import EVAL
 from headrace.queue.slots import SlotClaim
+from headrace.settings import Settings
 from headrace.store import jobs, metrics
 from headrace.store.models import resolve_model
 from headrace.store.tables import Job
-from headrace_trainer import evaluation
+from headrace_trainer import evaluation, task_facts
 from headrace_trainer.intake import Intake
 from headrace_trainer.orders import OrderTemplate, env_config, policy_config
 from headrace_trainer.ownership import OwnedJob
@@ -33,11 +37,13 @@ def run_evaluation(job: OwnedJob, slot: SlotClaim) -> None:
     context, spec = job.context, config.evaluation_job
     with context.store.read() as session:
         model = resolve_model(session, job.org_id, config.model.start, context.settings)
+    facts = task_facts.ask_for(job, spec.task_url)
+    task_facts.check_suitable(facts, spec.split, spec.seeds, "[evaluation_job] seeds and split")
     job.event("eval.started", f"playing {len(spec.seeds)} seeds x {spec.samples} with {model.name}")
     link = PolicyLink(context, slot, job.job_id, f"{job.job_id}.t{job.timeline}")
     try:
         version = PolicyVersion(timeline=job.timeline, n=0)
-        served = link.desire(Path(model.path), version, config.policy.max_model_len)
+        served = link.desire(Path(model.path), version, config.policy.max_model_len, model.engine_args)
         job.event("eval.policy.starting", f"the policy engine loads {model.name}")
         link.wait_until_served(served, job.check)
         job.event("eval.policy.ready", f"the policy serves {model.name}")
@@ -113,12 +119,7 @@ def _finish(job: OwnedJob, config: EvalConfig, found: evaluation.Report) -> None
     summary = f"success {found.success:.3f}, mean return {found.mean_return:.3f} over {found.n} episodes"
 
     def write(session: Session) -> None:
-        values = {
-            "eval.reward_mean": found.mean_return,
-            "eval.success": found.success,
-            "eval.n": float(found.n),
-        }
-        metrics.write(session, job.org_id, job.job_id, 1, values, "evaluating")
+        metrics.write(session, job.org_id, job.job_id, 1, found.metrics(), "evaluating")
         job.add_event(session, "eval.summary", summary, difference=result["difference"])
         job.add_event(session, "eval.job.completed", "evaluation finished")
         jobs.move(
@@ -134,9 +135,12 @@ def _finish(job: OwnedJob, config: EvalConfig, found: evaluation.Report) -> None
 
 
 def main() -> None:
-    from headrace_trainer.claim import serve_jobs
+    from headrace_trainer.claim import make_context, serve_jobs
+    from headrace_trainer.inference import owning
 
-    serve_jobs("evaluator", ("eval",), {"eval": run_evaluation})
+    log.configure("evaluator")
+    with owning(lambda: make_context(Settings())):
+        serve_jobs("evaluator", ("eval",), {"eval": run_evaluation})
 
 
 if __name__ == "__main__":

@@ -28,6 +28,7 @@ COMPANIONS = (
     "vocab.txt",
     "merges.txt",
     "chat_template.*",
+    "additional_chat_templates/*",
 )
 """Files beside the weights that make a folder loadable; they are copied, never written anew."""
 _SCALED_LOGITS = {"final_logit_softcapping": None, "logit_scale": 1.0, "logits_scaling": 1.0}
@@ -96,7 +97,9 @@ def save_policy(model: Any, source_folder: Path, folder: Path) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     for pattern in COMPANIONS:
         for path in sorted(source_folder.glob(pattern)):
-            shutil.copyfile(path, folder / path.name)
+            copied = folder / path.relative_to(source_folder)
+            copied.parent.mkdir(exist_ok=True)
+            shutil.copyfile(path, copied)
     save_file(_weights(model), folder / WEIGHTS, metadata={"format": "pt"})
 
 

@@ -34,6 +34,7 @@ class OrderTemplate:
     failure_reward: float | None
     deadline_s: float
     record_trace: bool
+    inference_url_form: Literal["path", "query"] | None = None
 
     def order(self, planned: PlannedRollout, attempt: int) -> RolloutOrder:
         """The order of one attempt at one planned rollout."""

@@ -20,13 +20,11 @@ from headrace import log
 from headrace.clock import now
 from headrace.contracts.job import JobType
 from headrace.errors import StaleTimeline
-from headrace.store import jobs
+from headrace.store import heartbeats, jobs
 from headrace.store.tables import Job
 from headrace_trainer.context import Context
 
 HEARTBEAT_S = 3.0
-QUIET_S = 8.0
-"""Pollers of this contract give up on a job without events for longer than this."""
 
 logger = log.get(__name__)
 
@@ -140,5 +138,6 @@ class OwnedJob:
             jobs.explain_waiting(session, job.pool, waiting, f"the pool works on {self.job_id}")
             if job.cancel_requested:
                 self._cancelled.set()
-            if time.monotonic() - self._last_event > QUIET_S:
-                self.add_event(session, f"{self.prefix}.job.heartbeat", "still running")
+            if time.monotonic() - self._last_event > heartbeats.QUIET_S:
+                self.add_event(session, heartbeats.event_type(self.prefix), "still running")
+                heartbeats.prune(session, session.get_one(Job, self.job_id, populate_existing=True))

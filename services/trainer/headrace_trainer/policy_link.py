@@ -63,8 +63,17 @@ class PolicyLink:
             timeout=httpx.Timeout(120, connect=5),
         )
 
-    def desire(self, folder: Path, version: PolicyVersion, model_len: int | None) -> ServeSpec:
-        """Write the desired state: this folder's weights, as `version`."""
+    def desire(
+        self,
+        folder: Path,
+        version: PolicyVersion,
+        model_len: int | None,
+        model_args: tuple[str, ...] = (),
+    ) -> ServeSpec:
+        """Write the desired state: this folder's weights, as `version`.
+
+        `model_args` are the engine arguments of the model (its parsers); they win over the topology's.
+        """
         longest = max_model_len(folder)
         if model_len is not None and model_len > longest:
             raise ConfigError(
@@ -77,7 +86,8 @@ class PolicyLink:
             architecture_hash=architecture_hash(folder),
             max_model_len=model_len or longest,
             dtype=self._context.topology.dtype,
-            engine_args=self._context.topology.engine_args,
+            # Of two equal options the engine takes the later one.
+            engine_args=(*self._context.topology.engine_args, *model_args),
             version=version,
             fence=self._slot.fence,
         )

@@ -22,7 +22,7 @@ class ServedPolicy:
         """Have the engine serve the run's weights, and wait until the probe proves it."""
         job = run.job
         job.event(f"{job.prefix}.policy.starting", f"the policy engine loads {run.base.name}")
-        spec = link.desire(run.folder, run.version, run.config.policy.max_model_len)
+        spec = link.desire(run.folder, run.version, run.config.policy.max_model_len, run.base.engine_args)
         link.wait_until_served(spec, job.check)
         policy = cls(link, spec)
         gap = policy.prove(run)

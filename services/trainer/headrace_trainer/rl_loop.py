@@ -14,8 +14,6 @@ How it differs from the textbook's GRPO:
 
 from __future__ import annotations
 
-from pathlib import Path
-
 from headrace.errors import JobFailed
 from headrace.queue.slots import SlotClaim
 from headrace_trainer import accounting, evaluation, rl_report
@@ -153,13 +151,13 @@ def _make_durable(run: RLRun, intake: Intake, values: dict[str, float]) -> None:
     if run.saver.is_due(run.iteration, sum(run.seconds.values())):
         with run.timed("checkpoint"):
             run.folder = run.saver.save(
-                run.iteration, run.model, Path(run.base.path), run.optimizer, run.state(), values
+                run.iteration, run.model, run.folder, run.optimizer, run.state(), values
             )
         intake.reader.acknowledge(intake.leftovers)
         intake.leftovers = []
     else:
         with run.timed("checkpoint"):
-            run.folder = run.saver.save_weights(run.model, Path(run.base.path), run.version)
+            run.folder = run.saver.save_weights(run.model, run.folder, run.version)
 
 
 def _evaluate_when_due(run: RLRun, policy: ServedPolicy, intake: Intake) -> dict[str, float]:
@@ -188,4 +186,4 @@ def _evaluate_when_due(run: RLRun, policy: ServedPolicy, intake: Intake) -> dict
         mean_return=found.mean_return,
         n=found.n,
     )
-    return {"eval.reward_mean": found.mean_return, "eval.success": found.success, "eval.n": float(found.n)}
+    return found.metrics()

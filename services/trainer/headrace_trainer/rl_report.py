@@ -25,6 +25,7 @@ def announce(run: RLRun) -> None:
         iteration=run.iteration,
         loss=run.config.training.loss,
         loss_source_sha256=source_sha256(run.loss),
+        weights_sha256=run.weights_sha256,
     )
 
 

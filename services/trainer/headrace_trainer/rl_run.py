@@ -28,8 +28,6 @@ from headrace_trainer.optimizer import make_optimizer
 from headrace_trainer.ownership import OwnedJob
 from headrace_trainer.saving import Saver
 
-RESUME_PATIENCE_S = 120.0
-
 
 @dataclass
 class RLRun:
@@ -167,15 +165,18 @@ def _reference(folder: Path, job: OwnedJob) -> Any:
 
 def _ask_task_app(job: OwnedJob, config: RLConfig) -> tuple[tuple[int, ...], float | None]:
     """The training seeds and the return of a broken episode: the config's, else the task app's own."""
-    facts = task_facts.ask(
-        job.context,
-        job.org_id,
-        config.services.task_url,
-        # What brought the trainer down may have brought down the task app, too.
-        patience_s=RESUME_PATIENCE_S if job.timeline > 1 else 0,
-        tick=job.check,
-    )
+    facts = task_facts.ask_for(job, config.services.task_url)
     rollouts = config.training.rollouts
     lowest = facts.reward_range[0] if facts.reward_range else None
     failure_reward = rollouts.failure_reward if rollouts.failure_reward is not None else lowest
-    return task_facts.training_seeds(config.training_seeds, facts, rollouts.split), failure_reward
+    seeds = task_facts.training_seeds(config.training_seeds, facts, rollouts.split)
+    task_facts.check_suitable(facts, rollouts.split, seeds, "[training.rollouts] seeds and split")
+    if config.evaluation is not None and config.evaluation.every_n_iters:
+        measured = config.evaluation
+        task_facts.check_suitable(
+            facts,
+            measured.split or rollouts.split,
+            measured.seeds[: measured.instances],
+            "[evaluation] seeds and split",
+        )
+    return seeds, failure_reward

@@ -94,11 +94,12 @@ def _common(
         "task_url": config.services.task_url,
         "policy_url": settings.policy_url,
         "policy_public_url": (config.services.policy_url or settings.public_policy_url).rstrip("/"),
+        "inference_url_form": config.services.inference_url_form,
         "env_name": config.rollout.env_name,
         "policy_name": config.rollout.policy_name,
         "ops": config.ops,
         "model": model,
         "failure_reward": failure_reward,
         "deadline_s": config.training.rollouts.deadline_s,
-        "record_trace": bool(config.training.rollouts.record.get("trace", True)),
+        "record_trace": config.training.rollouts.record.trace,
     }

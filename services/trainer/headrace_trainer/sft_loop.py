@@ -133,9 +133,7 @@ def run_sft(job: OwnedJob, slot: SlotClaim) -> None:
         _one_step(run)
         if run.step % run.saver.keep_every == 0 or run.step == run.total:
             _report(run)
-            run.folder = run.saver.save(
-                run.step, run.model, Path(run.base.path), run.optimizer, run.state(), {}
-            )
+            run.folder = run.saver.save(run.step, run.model, run.folder, run.optimizer, run.state(), {})
         elif time.monotonic() - run.reported_at > REPORT_EVERY_S:
             _report(run)
     _finish(run)
@@ -198,7 +196,8 @@ def _warm_up_engine(run: SFTRun, slot: SlotClaim) -> None:
     if slot.fence:
         link = PolicyLink(run.job.context, slot, run.job.job_id, f"{run.job.job_id}.warm-up")
         with suppress(StaleTimeline):
-            link.desire(Path(run.base.path), PolicyVersion(timeline=run.job.timeline, n=0), None)
+            version = PolicyVersion(timeline=run.job.timeline, n=0)
+            link.desire(Path(run.base.path), version, None, run.base.engine_args)
         link.close()
         slot.release()
 

@@ -2,25 +2,35 @@
 
 from __future__ import annotations
 
-import json
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import httpx
 from sqlmodel import Session, select
 
-from headrace.contracts.task_app import TaskFacts, auth_headers, refusal
+from headrace.contracts.task_app import TaskFacts, refusal, unsuitable
 from headrace.errors import ConfigError, JobFailed
 from headrace.queue.secrets import unseal
 from headrace.settings import Settings
 from headrace.store.tables import EnvironmentKey
+from headrace.task_app.client import BadAnswer
+from headrace.task_app.client import ask as ask_app
 from headrace_trainer.context import Context
+from headrace_trainer.ownership import OwnedJob
 
 ASK_S = 15.0
 MAX_BYTES = 4 * 1024 * 1024
 MAX_SEEDS = 10_000_000
 ASK_AGAIN_S = 2.0
+RESUME_PATIENCE_S = 120.0
+
+
+def ask_for(job: OwnedJob, task_url: str) -> TaskFacts:
+    """The facts that a claimed job needs at its start."""
+    # What brought the trainer down may have brought down the task app, too.
+    patience_s = RESUME_PATIENCE_S if job.timeline > 1 else 0.0
+    return ask(job.context, job.org_id, task_url, patience_s=patience_s, tick=job.check)
 
 
 def ask(
@@ -52,22 +62,25 @@ def ask(
 
 
 def _get(url: str, keys: list[str]) -> Any:
-    """The answer's JSON, within `ASK_S` in all: a time-out of reads alone is never met by a drip of bytes."""
-    deadline, body = time.monotonic() + ASK_S, bytearray()
-    with httpx.stream("GET", url, headers=auth_headers(keys), timeout=ASK_S) as reply:
-        for chunk in reply.iter_bytes():
-            body += chunk
-            if len(body) > MAX_BYTES:
-                raise JobFailed(f"the task app's answer to {url} is larger than {MAX_BYTES >> 20} MiB")
-            if time.monotonic() > deadline:
-                raise JobFailed(f"the task app did not finish its answer to {url} within {ASK_S:g} s")
-    if reply.status_code != 200:
-        text = body[:2000].decode(errors="replace")
-        raise JobFailed(f"{url}: {refusal(reply.status_code, text, keys)}")
+    """The answer's JSON; raises JobFailed where it is none."""
     try:
-        return json.loads(body)
-    except (ValueError, RecursionError) as error:
+        with httpx.Client() as client:
+            answer = ask_app(client, "GET", url, keys, timeout_s=ASK_S, max_bytes=MAX_BYTES)
+    except BadAnswer as error:
+        raise JobFailed(error.message) from error
+    if answer.status != 200:
+        raise JobFailed(f"{url}: {refusal(answer.status, answer.text, keys)}")
+    try:
+        return answer.json()
+    except ValueError as error:
         raise JobFailed(f"the task app answered {url} with something that is not JSON") from error
+
+
+def check_suitable(facts: TaskFacts, split: str | None, seeds: Iterable[int], keys: str) -> None:
+    """Fail a job that asks for a split or seeds which the task app does not have; `keys` names its config keys."""
+    problems = unsuitable(facts, split=split, seeds=seeds)
+    if problems:
+        raise JobFailed(f"{keys}: {'; '.join(problems)}")
 
 
 def training_seeds(
@@ -76,13 +89,14 @@ def training_seeds(
     """The seeds to train on: those of the config, else the task app's own range."""
     if configured is not None:
         return configured
-    if facts.seed_range is None:
+    ranges = facts.ranges(split if split is not None else facts.default_split)
+    if not ranges:
         where = f" of split {split!r}" if split else ""
         raise ConfigError(
             f"[training.rollouts] seeds is missing and the task app names no seed_range{where}; "
             "list the seeds or give {start, count}"
         )
-    first, last = facts.seed_range
+    first, last = ranges[0]
     if last - first >= MAX_SEEDS:
         raise ConfigError(
             f"the task app's seed_range [{first}, {last}] holds more than {MAX_SEEDS} seeds; "

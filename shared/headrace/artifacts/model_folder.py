@@ -27,6 +27,9 @@ def architecture_hash(folder: Path) -> str:
     facts = _read(folder / "tokenizer_config.json", {})
     template = folder / "chat_template.jinja"
     parts["chat_template"] = template.read_text() if template.is_file() else facts.get("chat_template")
+    named = sorted((folder / "additional_chat_templates").glob("*.jinja"))
+    if named:
+        parts["named_templates"] = {path.stem: path.read_text() for path in named}
     return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()
 
 

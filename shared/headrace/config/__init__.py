@@ -2,3 +2,9 @@
 
 Settings of a process (addresses, secrets) are not here: see `headrace.settings`.
 """
+
+from headrace.config.checking import check
+from headrace.config.editor_schema import json_schema
+from headrace.config.explanation import explain
+
+__all__ = ["check", "explain", "json_schema"]

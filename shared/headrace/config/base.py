@@ -4,32 +4,17 @@ from __future__ import annotations
 
 from typing import Any
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, BeforeValidator, ConfigDict
 
 
 class Section(BaseModel):
     """A TOML table. Unknown keys are errors here; `load` reports them with the nearest valid key."""
 
-    model_config = ConfigDict(extra="forbid", use_attribute_docstrings=True, frozen=True)
+    model_config = ConfigDict(extra="forbid", use_attribute_docstrings=True, frozen=True, allow_inf_nan=False)
 
 
-def keys_present(config: BaseModel, keys: tuple[str, ...]) -> tuple[str, ...]:
-    """Those of the dotted keys that the user's config sets."""
-    return tuple(key for key in keys if _is_set(config, key.split(".")))
+Unused = Any
+"""Type of a key that is accepted and has no effect, whatever its value; `not_used` holds the reasons."""
 
-
-def _is_set(section: BaseModel, path: list[str]) -> bool:
-    name, *deeper = path
-    value = getattr(section, name)
-    if name not in section.model_fields_set or value is None:
-        return False
-    return _is_set(value, deeper) if deeper else True
-
-
-def refuse_difference(names: str, *values: Any) -> None:
-    """Raise ValueError when keys of one meaning (None: not set) differ."""
-    given = {value for value in values if value is not None}
-    if len(given) > 1:
-        raise ValueError(
-            f"{names} mean the same and differ ({' and '.join(map(str, sorted(given)))}); keep one"
-        )
+Lowered = BeforeValidator(lambda value: value.lower() if isinstance(value, str) else value)
+"""For names that other clients write in capitals, too."""

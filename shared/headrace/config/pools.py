@@ -40,6 +40,8 @@ class Pool(Section):
     """A job that plans more (prompts x rollouts per prompt) is refused."""
     max_deadline_s: float = Field(gt=0)
     """A job whose rollouts may take longer is refused."""
+    gpu_types: tuple[str, ...] = ()
+    """Values of `[compute] gpu_type` that mean this pool: `"H100"`, or `"H100x8"` for that `gpu_count` alone."""
 
 
 class _Table(Section):
@@ -62,6 +64,15 @@ def find_pool(name: str | None) -> tuple[str, Pool]:
     return name, known[name]
 
 
+def pool_for(gpu_type: str, gpu_count: int | None) -> str | None:
+    """The pool whose `gpu_types` name the devices, one that names their count first; None when none does."""
+    for wanted in (f"{gpu_type}x{gpu_count}".lower(), gpu_type.lower()):
+        for name, pool in pools().items():
+            if wanted in (known.lower() for known in pool.gpu_types):
+                return name
+    return None
+
+
 def find_topology(pool: Pool, topology_id: str | None) -> tuple[str, Topology]:
     """The topology of that id, or the pool's default; raises ConfigError that names the known ones."""
     topology_id = topology_id or pool.default_topology
@@ -70,6 +81,23 @@ def find_topology(pool: Pool, topology_id: str | None) -> tuple[str, Topology]:
     return topology_id, pool.topologies[topology_id]
 
 
+def refuse_beyond(pool_name: str, pool: Pool, *, planned: tuple[int, int] | None, deadline_s: float) -> None:
+    """Raise ConfigError when a job is more than the pool takes. `planned` is prompts and rollouts per prompt."""
+    if planned is not None and planned[0] * planned[1] > pool.max_rollouts_per_iteration:
+        prompts, members = planned
+        raise _error(
+            f"prompts x rollouts per prompt is {prompts} x {members} = {prompts * members}, above the "
+            f"{pool.max_rollouts_per_iteration} rollouts per iteration of pool {pool_name!r}; plan fewer"
+        )
+    if deadline_s > pool.max_deadline_s:
+        raise _error(
+            f"deadline_s = {deadline_s:g} is above the {pool.max_deadline_s:g} s of pool {pool_name!r}; lower it"
+        )
+
+
 def _unknown(key: str, value: str, what: str, known: dict) -> ConfigError:
-    sentence = f"{key} = {value!r} is not known; {what}: {', '.join(known)}"
+    return _error(f"{key} = {value!r} is not known; {what}: {', '.join(known)}")
+
+
+def _error(sentence: str) -> ConfigError:
     return ConfigError(sentence, problems=[sentence])

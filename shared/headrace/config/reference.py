@@ -5,92 +5,83 @@ The text under a field is its documentation, so the page cannot drift from the c
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from types import NoneType, UnionType
-from typing import Annotated, Any, Literal, Union, get_args, get_origin
-
 from pydantic import BaseModel
-from pydantic.fields import FieldInfo
 
-from headrace.config.evaluation import EvalConfig
-from headrace.config.rl import RLConfig
-from headrace.config.sft import SFTConfig
+from headrace.config import describe
+from headrace.config.not_used import NOT_USED, reason
+from headrace.config.paths import written
+from headrace.config.refused import REFUSED
+from headrace.config.synonyms import SYNONYMS
+from headrace.config.walk import MODELS, section_of, sections
+from headrace.contracts.job import JobType
 
-TITLES = {RLConfig: "RL jobs", SFTConfig: "SFT jobs", EvalConfig: "Evaluation jobs"}
+TITLES = {JobType.RL: "RL jobs", JobType.SFT: "SFT jobs", JobType.EVAL: "Evaluation jobs"}
+_INTRO = """\
+# Config reference
+
+Written from the code by `python -m headrace.config.reference`. `headrace config explain KEY` prints a key's
+entry, `headrace config check FILE` checks a file, and `headrace config schema` prints a JSON Schema for
+editors. A table marked *free* takes keys of your own.
+
+Every key acts, or some of its values are refused, or it is accepted and not used; each list is below, with
+reasons. `headrace train` refuses unknown keys, naming the nearest valid one, refused values, and keys of one
+meaning that differ. From other clients the server takes them: unknown keys are left out, a refused value
+is replaced, of two keys of one meaning the first one listed wins, and an event of the job tells each.
+
+A *batch* counts rollouts, but for `[training] batch_size`, which counts prompts: rollouts per optimiser
+step = `batch_size` x `group_size` x `[rollout] batches_per_step`."""
 
 
 def page() -> str:
     """Markdown of the whole reference."""
-    lines = [
-        "# Config reference",
-        "",
-        "Written from the code by `python -m headrace.config.reference`. An unknown key is an error that",
-        "names the nearest valid one. A table marked *free* takes keys of your own.",
-    ]
-    for model, title in TITLES.items():
+    lines = [_INTRO]
+    for job_type, title in TITLES.items():
         lines += ["", f"## {title}"]
-        for path, section in _sections(model, ()):
-            lines += ["", *_table(path, section)]
+        for path, section in sections(MODELS[job_type]):
+            lines += _table(job_type, path, section)
+        lines += [*_synonyms(job_type), *_refused(job_type), *_not_used(job_type)]
     return "\n".join(lines) + "\n"
 
 
-def _sections(
-    model: type[BaseModel], at: tuple[str, ...]
-) -> Iterator[tuple[tuple[str, ...], type[BaseModel]]]:
-    if _keys(model):
-        yield at, model
+def _table(job_type: JobType, path: tuple[str, ...], model: type[BaseModel]) -> list[str]:
+    rows = []
     for name, field in model.model_fields.items():
-        inner = _section_of(field)
-        if inner is not None:
-            yield from _sections(inner, (*at, name))
-
-
-def _table(path: tuple[str, ...], model: type[BaseModel]) -> list[str]:
+        if section_of(field) is not None or reason(job_type, ".".join((*path, name))) is not None:
+            continue
+        kind = describe.type_of(field.annotation) + describe.bounds_of(field)
+        default = describe.default_of(field)
+        shown = "**required**" if field.is_required() else f"`{default}`" if default else ""
+        rows.append(f"| `{name}` | {kind} | {shown} | {_cell(describe.meaning_of(field))} |")
+    if not rows:
+        return []
     heading = f"### `[{'.'.join(path)}]`" if path else "### Top level"
-    rows = ["| key | type | default | meaning |", "| --- | --- | --- | --- |"]
-    for name, field in _keys(model).items():
-        meaning = " ".join((field.description or "").split()).replace("|", "\\|")
-        rows.append(f"| `{name}` | {_type(field.annotation)} | {_default(field)} | {meaning} |")
-    return [heading, "", *rows]
+    return ["", heading, "", "| key | type | default | meaning |", "| --- | --- | --- | --- |", *rows]
 
 
-def _keys(model: type[BaseModel]) -> dict[str, FieldInfo]:
-    return {name: field for name, field in model.model_fields.items() if _section_of(field) is None}
+def _synonyms(job_type: JobType) -> list[str]:
+    rows = [f"- {', '.join(f'`{written(key)}`' for key in same.keys)}" for same in SYNONYMS[job_type]]
+    return ["", f"### Keys of one meaning, {TITLES[job_type]}", "", *rows]
 
 
-def _section_of(field: FieldInfo) -> type[BaseModel] | None:
-    options = [option for option in (field.annotation, *get_args(field.annotation)) if option is not None]
-    sections = [option for option in options if isinstance(option, type) and issubclass(option, BaseModel)]
-    # `seeds` is a list or a small table: a value, not a section.
-    is_value = any(get_origin(option) is tuple for option in options)
-    return sections[0] if sections and not is_value else None
+def _refused(job_type: JobType) -> list[str]:
+    rows = []
+    for refusal in REFUSED[job_type]:
+        instead = "left out" if refusal.used is None else f"`{written(refusal.key)} = {refusal.used!r}`"
+        rows.append(
+            f"| `{written(refusal.key)}` | {_cell(refusal.why)} | {instead.replace(chr(39), chr(34))} |"
+        )
+    heading = f"### Refused values, {TITLES[job_type]}"
+    return ["", heading, "", "| key | why | for other clients |", "| --- | --- | --- |", *rows]
 
 
-def _type(annotation: Any) -> str:
-    origin, arguments = get_origin(annotation), get_args(annotation)
-    if origin is Literal:
-        return ", ".join(f"`{value!r}`".replace("'", '"') for value in arguments)
-    if origin in (Union, UnionType):
-        return " or ".join(_type(option) for option in arguments if option is not NoneType)
-    if origin is Annotated:
-        return _type(arguments[0])
-    if origin is tuple:
-        return f"list of {_type(arguments[0])}"
-    if origin is dict:
-        return "*free* table"
-    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
-        return "table of " + ", ".join(f"`{name}`" for name in annotation.model_fields)
-    return {"str": "text", "int": "integer", "float": "number", "bool": "true or false"}.get(
-        annotation.__name__, annotation.__name__
-    )
+def _not_used(job_type: JobType) -> list[str]:
+    rows = [f"| `{written(key)}` | {_cell(why)} |" for key, why in NOT_USED[job_type].items()]
+    heading = f"### Accepted, not used, {TITLES[job_type]}"
+    return ["", heading, "", "| key | why, and what to use |", "| --- | --- |", *rows]
 
 
-def _default(field: FieldInfo) -> str:
-    if field.is_required():
-        return "**required**"
-    if field.default is None or field.default in ((), {}):
-        return ""
-    return f"`{field.default!r}`".replace("'", '"').replace("True", "true").replace("False", "false")
+def _cell(text: str) -> str:
+    return text.replace("|", "\\|")
 
 
 if __name__ == "__main__":

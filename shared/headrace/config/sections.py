@@ -7,7 +7,7 @@ from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 
-from headrace.config.base import Section
+from headrace.config.base import Section, Unused
 
 
 class Model(Section):
@@ -17,9 +17,10 @@ class Model(Section):
     """A base model: a local folder, a registered name, a hub id in the local cache, or an alias."""
     source: str | None = None
     """A model id that a job ended with (`ft:<base>:<job>`), or a checkpoint folder."""
-    trainer_mode: Literal["full", "lora", "qlora"] = "full"
-    label: str | None = None
-    """A name for people; no effect on training."""
+    trainer_mode: Literal["full"] = "full"
+    """All weights are trained."""
+    label: Unused = None
+    supports_vision: Unused = None
 
     @model_validator(mode="after")
     def _exactly_one_start(self) -> Self:
@@ -38,17 +39,20 @@ class Backend(Section):
     """`[backend]`: where the job runs."""
 
     compute_pool: str | None = None
-    """Name of a pool; absent means the server's default pool."""
+    """Name of a pool; absent means the one for `[compute] gpu_type`, else the server's default pool."""
     topology_id: str | None = None
     """A way to use the pool, as named in `pools.toml`."""
 
 
 class Compute(Section):
-    """`[compute]`: what hosted services ask for; kept for other clients, a pool decides here."""
+    """`[compute]`: the devices asked for, by which the operator's table chooses a pool."""
 
     gpu_type: str | None = None
-    gpu_count: int | None = None
-    nodes: int | None = None
+    """Chooses the pool whose `gpu_types` (in `pools.toml`) name it, where `[backend] compute_pool` is absent."""
+    gpu_count: int | None = Field(default=None, ge=0)
+    """Chooses, with `gpu_type`, a pool whose `gpu_types` name the pair (`"H100x8"`)."""
+    nodes: Unused = None
+    topology: Unused = None
 
 
 def _address(url: str) -> str:
@@ -73,6 +77,13 @@ class Services(Section):
     """Base URL of the task app as the workers reach it."""
     policy_url: Address | None = None
     """Base URL of the policy gateway as this task app reaches it; overrides HEADRACE_POLICY_PUBLIC_URL."""
+    inference_url_form: Literal["path", "query"] | None = None
+    """Where the inference URL has the session's id: in its path, or as `?cid=`, which some task apps look for.
+
+    Absent means what the task app asks for (`inference.inference_url_form` of its `/task_info`), else `path`.
+    """
+    judge_url: Unused = None
+    environment: Unused = None
 
 
 Seed = Annotated[int, Field(ge=-(2**63), lt=2**63)]
@@ -85,36 +96,15 @@ class Evaluation(Section):
     every_n_iters: int = Field(default=0, ge=0)
     """Evaluate after each so many iterations; 0 means never."""
     seeds: tuple[Seed, ...] = ()
-    """Task seeds to play; they should not occur among the training seeds."""
+    """Task seeds to play; absent means `[data] evaluation_episodes` seeds. They should not be trained on."""
     samples: int = Field(default=1, ge=1)
     """Episodes per seed."""
     temperature: float = Field(default=1.0, ge=0)
     """0 decodes greedily."""
     split: str | None = None
-    """Split passed to the task app in `env.config`; absent means the rollouts' split."""
+    """Split passed to the task app in `env.config`; absent means `[data] evaluation_split`, else the rollouts'."""
     instances: int | None = Field(default=None, ge=1)
     """Use only the first so many seeds."""
-
-    @model_validator(mode="after")
-    def _has_seeds_when_due(self) -> Self:
-        if self.every_n_iters and not self.seeds:
-            raise ValueError("[evaluation] every_n_iters needs `seeds`: list the task seeds to play")
-        return self
-
-
-AGENT_OPS = ("agent", "policy", "model")
-"""Names under which an op asks the policy."""
-
-
-def cycled_ops(plan: tuple[str, ...], max_turns: int) -> tuple[str, ...]:
-    """An episode's ops: the plan (`agent`, `env` when empty), repeated until it asks the policy `max_turns` times.
-
-    >>> cycled_ops(("agent", "env"), 2)
-    ('agent', 'env', 'agent', 'env')
-    """
-    plan = plan or ("agent", "env")
-    n_agent = sum(op in AGENT_OPS for op in plan)
-    return plan * -(-max_turns // n_agent) if 0 < n_agent < max_turns else plan
 
 
 FreeTable = dict[str, Any]
@@ -160,7 +150,9 @@ class Episode(Section):
     """`[rollout]`: the episode as the task app plays it."""
 
     env_name: str | None = None
+    """Name of the environment, passed to the task app."""
     policy_name: str | None = None
+    """Name of the policy, passed to the task app."""
     env_config: FreeTable = {}
     """Passed to the task app as `env.config`."""
     policy_config: PolicyConfig = {}
@@ -168,6 +160,7 @@ class Episode(Section):
     ops: tuple[str, ...] = ()
     """One episode's plan; absent means `agent`, `env` in turn, `max_turns` times. Shorter plans are cycled."""
     max_turns: int | None = Field(default=None, ge=1, le=MAX_TURNS)
+    """Calls of the policy in one episode; absent means 1."""
 
 
 class Reply(Section):
@@ -177,9 +170,32 @@ class Reply(Section):
     """Bound of one reply."""
     max_model_len: int | None = Field(default=None, ge=16)
     """Longest sequence the engine holds; absent means the model's own limit."""
-    constrained: Literal[False] = False
-    """Grammar-constrained decoding samples from another distribution than is scored, so it is refused."""
     history: Literal["exact", "template"] = "exact"
     """`exact` keeps the tokens of earlier turns; `template` renders the template's own history anew."""
+    constrained: Literal[False] = False
+    """Grammar-constrained decoding samples from another distribution than is scored."""
     top_p: Literal[1] | None = None
+    """Off: tokens are sampled from the whole softmax."""
     top_k: Literal[-1, 0] | None = None
+    """Off: tokens are sampled from the whole softmax."""
+    repetition_penalty: Literal[1] | None = None
+    """Off: tokens are sampled from the whole softmax."""
+    stop_sequences: tuple[()] | None = None
+    """None: a reply ends at the model's own end token."""
+
+
+def max_tokens_asked(policy: Reply, rollout: Episode) -> int | None:
+    """Bound of one reply: `[policy] max_tokens`, else that of `[rollout.policy_config]`."""
+    asked = rollout.policy_config.get("max_tokens")
+    return policy.max_tokens or (int(asked) if asked else None)
+
+
+def refuse_reply_without_prompt(policy: Reply, rollout: Episode) -> None:
+    """Raise ValueError when a reply may fill all that the engine holds."""
+    asked, longest = max_tokens_asked(policy, rollout), policy.max_model_len
+    if asked is not None and longest is not None and asked >= longest:
+        key = "[policy]" if policy.max_tokens else "[rollout.policy_config]"
+        raise ValueError(
+            f"{key} max_tokens = {asked} leaves no room for a prompt in [policy] max_model_len = {longest}; "
+            "lower the first"
+        )

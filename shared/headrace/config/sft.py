@@ -2,20 +2,25 @@
 
 from __future__ import annotations
 
-from typing import Literal, Self
+from typing import Annotated, Literal
 
-from pydantic import Field, model_validator
+from pydantic import Field
 
-from headrace.config.base import Section, keys_present, refuse_difference
-from headrace.config.sections import Backend, Compute, FreeTable, Tags
+from headrace.config.base import Lowered, Section, Unused
+from headrace.config.sections import Backend, Compute, Seed, Tags
+
+MAX_EPOCHS = 1_000_000
 
 
 class Algorithm(Section):
     """`[algorithm]`: the family of the job."""
 
-    type: Literal["offline"] = "offline"
-    method: Literal["supervised_finetune", "sft"] = "sft"
-    variety: Literal["fft", "lora"] = "fft"
+    type: Annotated[Literal["offline"], Lowered] = "offline"
+    """Makes the job an SFT job."""
+    method: Annotated[Literal["supervised_finetune", "sft"], Lowered] = "sft"
+    """Both names mean the cross entropy of the assistant's tokens."""
+    variety: Annotated[Literal["fft"], Lowered] = "fft"
+    """All weights are trained."""
 
 
 class Job(Section):
@@ -27,8 +32,7 @@ class Job(Section):
     """Chat JSONL with one conversation a line; relative to the working directory."""
     data_path: str | None = None
     """Same as data."""
-    poll_seconds: int | None = None
-    """Accepted for other clients; no effect."""
+    poll_seconds: Unused = None
 
 
 class Data(Section):
@@ -36,33 +40,37 @@ class Data(Section):
 
     validation_path: str | None = None
     """Chat JSONL on which the validation loss is computed."""
-    topology: FreeTable = {}
+    topology: Unused = None
 
 
 class Validation(Section):
     """`[training.validation]`."""
 
     enabled: bool = True
+    """Off leaves the validation file unused."""
     evaluation_strategy: Literal["steps", "epoch"] = "steps"
+    """`epoch` validates once per epoch, whatever `eval_steps` is."""
     eval_steps: int = Field(default=0, ge=0)
     """Validate after each so many steps; 0 means once per epoch."""
-    save_best_model_at_end: bool = False
-    metric_for_best_model: str = "val.loss"
-    greater_is_better: bool = False
+    save_best_model_at_end: Unused = None
+    metric_for_best_model: Unused = None
+    greater_is_better: Unused = None
 
 
 class Training(Section):
     """`[training]`."""
 
-    mode: str | None = None
+    mode: Unused = None
     use_qlora: Literal[False] = False
+    """All weights are trained."""
     validation: Validation | None = None
 
 
 class Hyperparameters(Section):
     """`[hyperparameters]`."""
 
-    n_epochs: int = Field(default=1, ge=1)
+    n_epochs: int = Field(default=1, ge=1, le=MAX_EPOCHS)
+    """Passes over the dataset."""
     max_steps: int | None = Field(default=None, ge=1)
     """Stop after so many optimiser steps, within an epoch too."""
     batch_size: int | None = Field(default=None, ge=1)
@@ -70,37 +78,41 @@ class Hyperparameters(Section):
     global_batch: int | None = Field(default=None, ge=1)
     """Same as batch_size."""
     per_device_batch: int | None = Field(default=None, ge=1)
+    """With gradient_accumulation_steps as its factor, the conversations of a step; absent means 8."""
     gradient_accumulation_steps: int = Field(default=1, ge=1)
+    """Factor of per_device_batch; without effect where batch_size is set."""
     sequence_length: int | None = Field(default=None, ge=8)
     """Longest conversation in tokens; absent means the model's limit. Longer ones are refused by line."""
     learning_rate: float = Field(default=1e-5, gt=0)
+    """Peak of the schedule."""
     warmup_ratio: float = Field(default=0.0, ge=0, le=1)
+    """Share of all steps over which the learning rate rises from 0."""
     warmup_steps: int | None = Field(default=None, ge=0)
     """Wins over warmup_ratio."""
     schedule: Literal["constant", "cosine", "linear"] = "constant"
+    """Of the learning rate behind the warm-up; the last two fall to 0 at the last step."""
     weight_decay: float = Field(default=0.0, ge=0)
+    """Of matrices only (AdamW)."""
     max_grad_norm: float = Field(default=1.0, gt=0)
+    """A longer gradient is shortened to this."""
     max_tokens_per_microbatch: int = Field(default=16384, ge=64)
-    seed: int = 0
-    train_kind: Literal["fft", "sft", "lora"] = "fft"
-    parallelism: FreeTable = {}
+    """Tokens of one forward pass, padding included; bounds memory and changes no gradient."""
+    seed: Seed = 0
+    """Seeds the order of conversations in each epoch."""
+    train_kind: Annotated[Literal["fft", "sft"], Lowered] = "fft"
+    """All weights are trained."""
+    parallelism: Unused = None
     checkpoint_every: int = Field(default=50, ge=1)
     """Write a resumable checkpoint after each so many steps."""
-
-
-NOT_USED = (
-    *("compute", "lora", "job.poll_seconds", "data.topology", "hyperparameters.parallelism"),
-    *("training.mode", "training.validation.save_best_model_at_end"),
-    *("training.validation.metric_for_best_model", "training.validation.greater_is_better"),
-)
-"""Accepted for other clients' sake and without effect; each job's events name those present."""
 
 
 class SFTConfig(Section):
     """An SFT job."""
 
     job_type: Literal["sft"] | None = None
+    """Same as `type`."""
     type: Literal["sft"] | None = None
+    """Says that this is an SFT job; `[algorithm]` says so, too."""
     algorithm: Algorithm = Algorithm()
     job: Job
     backend: Backend = Backend()
@@ -108,17 +120,9 @@ class SFTConfig(Section):
     data: Data = Data()
     training: Training = Training()
     hyperparameters: Hyperparameters = Hyperparameters()
-    lora: FreeTable | None = None
+    lora: Unused = None
     tags: Tags = {}
-
-    @model_validator(mode="after")
-    def _keys_agree(self) -> Self:
-        if self.algorithm.variety == "lora" or self.hyperparameters.train_kind == "lora":
-            raise ValueError('LoRA is not trained yet; use [algorithm] variety = "fft"')
-        h = self.hyperparameters
-        refuse_difference("[hyperparameters] batch_size and global_batch", h.batch_size, h.global_batch)
-        refuse_difference("[job] data and data_path", self.job.data, self.job.data_path)
-        return self
+    """Your own names and plain values, by which jobs are found again."""
 
     @property
     def conversations_per_step(self) -> int:
@@ -127,11 +131,11 @@ class SFTConfig(Section):
 
     @property
     def not_used(self) -> tuple[str, ...]:
-        """Keys present that have no effect."""
-        names = NOT_USED
-        if self.hyperparameters.batch_size or self.hyperparameters.global_batch:
-            names += (
-                "hyperparameters.per_device_batch",
-                "hyperparameters.gradient_accumulation_steps",
-            )
-        return keys_present(self, names)
+        """Keys present that another key present leaves without effect."""
+        h = self.hyperparameters
+        if not (h.batch_size or h.global_batch):
+            return ()
+        return tuple(f"hyperparameters.{key}" for key in _FACTORS if key in h.model_fields_set)
+
+
+_FACTORS = ("per_device_batch", "gradient_accumulation_steps")

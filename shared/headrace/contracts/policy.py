@@ -140,6 +140,8 @@ class Call(Contract):
     new_messages: tuple[dict[str, Any], ...] = ()
     tools: tuple[dict[str, Any], ...] | None = None
     """Tools of the request, on calls without a parent."""
+    template_variables: dict[str, Any] = Field(default_factory=dict)
+    """What the request gave to the chat template besides, such as `enable_thinking`."""
     reply: dict[str, Any] | None = None
     """The assistant message as the agent got it."""
     is_trainable: bool = True

@@ -37,6 +37,11 @@ class RolloutOrder(Contract):
     """Base of the gateway as the worker reaches it."""
     policy_public_url: str
     """Base of the gateway as the task app reaches it."""
+    inference_url_form: Literal["path", "query"] | None = None
+    """Where the inference URL has the session's id: `.../rollout/<id>/v1`, or `.../v1/chat/completions?cid=<id>`.
+
+    None takes what the task app asks for in `/task_info`, else `path`.
+    """
     env_name: str | None = None
     env_config: dict[str, Any] = {}
     policy_name: str | None = None

@@ -81,6 +81,36 @@ def slot_status(pool: str, slot: int) -> str:
     return f"headrace:slot:{{{pool}/{slot}}}:status"
 
 
+def inference_job(pool: str) -> str:
+    """What stands in a job's place where the API answers with a trained model; never a job in SQL."""
+    return f"inference-{pool}"
+
+
+def inference_wishes(pool: str, slot: int) -> str:
+    """Hash: call id -> `Wish` of each inference call that waits for its model."""
+    return f"headrace:inference:{{{pool}/{slot}}}:wishes"
+
+
+def inference_offer(pool: str, slot: int) -> str:
+    """JSON of the slot's `Offer`, expiring when its writer is gone."""
+    return f"headrace:inference:{{{pool}/{slot}}}:offer"
+
+
+def inference_calls(pool: str, slot: int) -> str:
+    """Sorted set: id of each inference call in flight -> Unix time until which it counts as such."""
+    return f"headrace:inference:{{{pool}/{slot}}}:calls"
+
+
+def inference_used(pool: str, slot: int) -> str:
+    """Unix time at which the last inference call began."""
+    return f"headrace:inference:{{{pool}/{slot}}}:used"
+
+
+def inference_failure(pool: str, slot: int, key: str) -> str:
+    """Sentence on why the model of this key could not be served, for a while."""
+    return f"headrace:inference:{{{pool}/{slot}}}:failed:{key}"
+
+
 def session(session_id: str) -> str:
     """Hash of one session: its `SessionOpen`, state and the number of calls."""
     return f"headrace:session:{{{session_id}}}"

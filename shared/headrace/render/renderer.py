@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -11,18 +10,30 @@ from typing import Any
 from tokenizers import Tokenizer
 
 from headrace.errors import BadRequest, ConfigError
-from headrace.render.messages import normalised
-from headrace.render.template import ChatTemplate, Message, Tool
+from headrace.render.conversation import conversation_for
+from headrace.render.folder import chat_templates, eos_ids, read_json, special_tokens
+from headrace.render.options import PromptOptions
+from headrace.render.template import ChatTemplate, Message, TemplateRefusal, Tool
+from headrace.render.tools import normalised_tools
 
-SPECIAL_TOKENS = ("bos_token", "eos_token", "pad_token", "unk_token")
-_SENTINEL = "headrace sentinel reply"
+SENTINEL = "headrace sentinel reply"
 
 
 class Renderer:
-    """Turns conversations into tokens and tokens into text, exactly as the served model expects them."""
+    """Turns conversations into tokens and tokens into text, exactly as the served model expects them.
 
-    def __init__(self, tokenizer: Tokenizer, template: ChatTemplate, eos_ids: Sequence[int]) -> None:
+    A model may have a template of its own for requests with tools.
+    """
+
+    def __init__(
+        self,
+        tokenizer: Tokenizer,
+        template: ChatTemplate,
+        eos_ids: Sequence[int],
+        tool_template: ChatTemplate | None = None,
+    ) -> None:
         self._tokenizer, self._template = tokenizer, template
+        self._tool_template = tool_template or template
         self.eos_ids = tuple(eos_ids)
         """Ids that end a reply when sampled."""
 
@@ -37,18 +48,50 @@ class Renderer:
         tokenizer.no_padding()
         facts = read_json(folder / "tokenizer_config.json")
         special = special_tokens(folder, facts)
-        template = ChatTemplate(chat_template(folder, facts), special)
-        return cls(tokenizer, template, _eos_ids(folder, tokenizer, special))
+        sources = chat_templates(folder, facts)
+        by_name = {name: ChatTemplate(source, special) for name, source in sources.items()}
+        stops = eos_ids(folder, tokenizer, special)
+        return cls(tokenizer, by_name["default"], stops, by_name.get("tool_use"))
 
     def render_text(
         self,
         messages: Sequence[Message],
         tools: Sequence[Tool] | None = None,
         add_generation_prompt: bool = False,
+        variables: Mapping[str, Any] | None = None,
     ) -> str:
-        """The conversation as the template writes it."""
-        plain = [normalised(message) for message in messages]
-        return self._template.render(plain, tools, add_generation_prompt=add_generation_prompt)
+        """The conversation as the template writes it; `variables` are what it may look at besides."""
+        template = self._tool_template if tools else self._template
+        return template.render(
+            conversation_for(template, messages),
+            normalised_tools(tools),
+            add_generation_prompt=add_generation_prompt,
+            variables=variables,
+        )
+
+    def prompt_text(
+        self, messages: Sequence[Message], tools: Sequence[Tool] | None, options: PromptOptions
+    ) -> str:
+        """The prompt that a request asks for."""
+        if options.continue_final_message:
+            return self._open_ended(messages, tools, options)
+        return self.render_text(messages, tools, options.add_generation_prompt, options.variables)
+
+    def _open_ended(
+        self, messages: Sequence[Message], tools: Sequence[Tool] | None, options: PromptOptions
+    ) -> str:
+        """The conversation up to the last character of its last message's text."""
+        *before, last = messages
+        marked = {**last, "content": _with_mark(last.get("content"), SENTINEL + " ")}
+        text = self.render_text([*before, marked], tools, variables=options.variables)
+        start, mark, rest = text.rpartition(SENTINEL)
+        if not mark:
+            raise TemplateRefusal(
+                "the model's chat template does not write the text of the last message, so it cannot be "
+                "continued; leave continue_final_message out"
+            )
+        # A template that trims the end of a message has taken the mark's blank, and would take the text's.
+        return start if rest.startswith(" ") else start.rstrip()
 
     def encode(self, text: str) -> list[int]:
         """Token ids of text; the names of special tokens in it become those tokens."""
@@ -64,8 +107,8 @@ class Renderer:
     @cached_property
     def end_of_turn(self) -> str:
         """What the template writes after an assistant's text, such as `<|im_end|>` and a newline."""
-        probe = [{"role": "user", "content": "hello"}, {"role": "assistant", "content": _SENTINEL}]
-        return self.render_text(probe).rpartition(_SENTINEL)[2]
+        probe = [{"role": "user", "content": "hello"}, {"role": "assistant", "content": SENTINEL}]
+        return self.render_text(probe).rpartition(SENTINEL)[2]
 
     def after_stop(self, stop_id: int | None) -> str:
         """What the template still writes after a reply that ended with `stop_id` (None: was cut off).
@@ -81,55 +124,14 @@ class Renderer:
         return self.end_of_turn
 
 
-def read_json(path: Path) -> dict[str, Any]:
-    """Content of a JSON file of the model folder; an absent file is an empty object."""
-    try:
-        return json.loads(path.read_bytes())
-    except FileNotFoundError:
-        return {}
-    except json.JSONDecodeError as error:
-        raise ConfigError(f"{path} is not valid JSON: {error}") from error
-
-
-def special_tokens(folder: Path, facts: dict[str, Any]) -> dict[str, str]:
-    """Texts of `bos_token`, `eos_token`, ... from the tokenizer's config, else from its map."""
-    found = {}
-    for source in (read_json(folder / "special_tokens_map.json"), facts):
-        for name in SPECIAL_TOKENS:
-            value = source.get(name)
-            if isinstance(value, dict):
-                value = value.get("content")
-            if isinstance(value, str):
-                found[name] = value
-    return found
-
-
-def chat_template(folder: Path, facts: dict[str, Any]) -> str:
-    """The template's text: `chat_template.jinja`, else `chat_template` of the tokenizer's config."""
-    path = folder / "chat_template.jinja"
-    if path.is_file():
-        return path.read_text()
-    template = facts.get("chat_template")
-    if isinstance(template, list):  # several named ones
-        template = {entry["name"]: entry["template"] for entry in template}.get("default")
-    if not isinstance(template, str):
-        raise ConfigError(
-            f"model folder {folder} has no chat template; add chat_template.jinja, "
-            "or chat_template in tokenizer_config.json"
-        )
-    return template
-
-
-def _eos_ids(folder: Path, tokenizer: Tokenizer, special: dict[str, str]) -> list[int]:
-    found: list[int] = []
-    for name in ("generation_config.json", "config.json"):
-        value = read_json(folder / name).get("eos_token_id")
-        found += value if isinstance(value, list) else [] if value is None else [value]
-    named = tokenizer.token_to_id(special["eos_token"]) if "eos_token" in special else None
-    found += [] if named is None else [named]
-    if not found:
-        raise ConfigError(f"model folder {folder} names no eos token; add eos_token_id to config.json")
-    return list(dict.fromkeys(found))
+def _with_mark(content: Any, mark: str) -> Any:
+    """The content with a mark behind its last text."""
+    if not isinstance(content, list):
+        return (content or "") + mark if isinstance(content, str | None) else content
+    *before, last = content or [""]
+    if isinstance(last, dict) and isinstance(last.get("text"), str):
+        return [*before, {**last, "text": last["text"] + mark}]
+    return [*before, last + mark if isinstance(last, str) else last]
 
 
 def require_messages(messages: Any) -> list[Message]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from datetime import datetime
-from functools import cache
+from functools import cache, cached_property
 from typing import Any, NoReturn
 
 import jinja2
@@ -14,10 +14,16 @@ from jinja2.ext import Extension, loopcontrols
 from jinja2.parser import Parser
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 
-from headrace.errors import BadRequest
+from headrace.errors import BadRequest, ConfigError
 
 Message = dict[str, Any]
 Tool = dict[str, Any]
+
+
+class TemplateRefusal(BadRequest):
+    """The chat template does not take these messages: it says so itself, or fails over them."""
+
+    code = "chat_template_refused"
 
 
 class _Generation(Extension):
@@ -25,9 +31,10 @@ class _Generation(Extension):
 
     tags = {"generation"}
 
-    def parse(self, parser: Parser) -> list[nodes.Node]:
-        next(parser.stream)
-        return parser.parse_statements(("name:endgeneration",), drop_needle=True)
+    def parse(self, parser: Parser) -> nodes.Node:
+        line = next(parser.stream).lineno
+        # A scope, as in transformers: what is set inside does not leave the block.
+        return nodes.Scope(parser.parse_statements(("name:endgeneration",), drop_needle=True), lineno=line)
 
 
 def _raise_exception(message: str) -> NoReturn:
@@ -68,19 +75,59 @@ class ChatTemplate:
     def __init__(self, source: str, special_tokens: Mapping[str, str]) -> None:
         self.source = source
         self._special_tokens = dict(special_tokens)
-        self._template = _environment().from_string(source)
+        try:
+            self._template = _environment().from_string(source)
+        except jinja2.TemplateSyntaxError as error:
+            raise ConfigError(
+                f"the model's chat template is no valid Jinja, line {error.lineno}: {error.message}"
+            ) from error
 
     def render(
-        self, messages: Sequence[Message], tools: Sequence[Tool] | None, *, add_generation_prompt: bool
+        self,
+        messages: Sequence[Message],
+        tools: Sequence[Tool] | None,
+        *,
+        add_generation_prompt: bool,
+        variables: Mapping[str, Any] | None = None,
     ) -> str:
-        """The conversation as text; raises BadRequest when the template refuses it."""
+        """The conversation as text; raises TemplateRefusal when the template refuses it.
+
+        `variables` win over the special tokens, and nothing over the conversation itself.
+        """
+        context = {"documents": None} | self._special_tokens | dict(variables or {})
+        context |= {
+            "messages": list(messages),
+            "tools": list(tools) if tools else None,
+            "add_generation_prompt": add_generation_prompt,
+        }
         try:
-            return self._template.render(
-                messages=list(messages),
-                tools=list(tools) if tools else None,
-                documents=None,
-                add_generation_prompt=add_generation_prompt,
-                **self._special_tokens,
-            )
-        except (jinja2.TemplateError, TypeError) as error:  # TypeError: the template added text to a null
-            raise BadRequest(f"the model's chat template refuses these messages: {error}") from error
+            return self._template.render(context)
+        # Whatever a template does with data that it was not made for (adds text to a null, divides by
+        # a count of zero) is the fault of the data, not of this process.
+        except (
+            jinja2.TemplateError,
+            *(TypeError, ValueError, LookupError, ArithmeticError, AttributeError, RecursionError),
+        ) as error:
+            raise TemplateRefusal(f"the model's chat template refuses these messages: {error}") from error
+
+    @cached_property
+    def takes_parts(self) -> bool:
+        """Whether the template goes through a message's content part by part, so wants it as a list."""
+        tree = _environment().parse(self.source)
+        return any(_is_content(loop.iter) for loop in tree.find_all(nodes.For))
+
+    @cached_property
+    def knows_developer(self) -> bool:
+        """Whether the template has a place for messages of the role `developer`."""
+        return '"developer"' in self.source or "'developer'" in self.source
+
+
+def _is_content(expression: nodes.Node | None) -> bool:
+    """Whether a loop goes over `content`, `message.content` or `message['content']`."""
+    while isinstance(expression, nodes.Filter | nodes.Test):
+        expression = expression.node
+    if isinstance(expression, nodes.Getattr):
+        return expression.attr == "content"
+    if isinstance(expression, nodes.Getitem):
+        return isinstance(expression.arg, nodes.Const) and expression.arg.value == "content"
+    return isinstance(expression, nodes.Name) and expression.name == "content"

@@ -19,13 +19,22 @@ def get_file(session: Session, org_id: str, file_id: str) -> StoredFile:
     return row
 
 
-def list_files(session: Session, org_id: str, purpose: str | None, limit: int) -> list[StoredFile]:
-    """Newest first."""
+def list_files(
+    session: Session, org_id: str, purpose: str | None, limit: int, after: str | None = None
+) -> tuple[list[StoredFile], bool]:
+    """A page behind the file `after`, newest first, and whether there are more."""
     statement = select(StoredFile).where(col(StoredFile.org_id) == org_id)
+    if after is not None:
+        last = get_file(session, org_id, after)
+        statement = statement.where(
+            (col(StoredFile.created_at) < last.created_at)
+            | ((col(StoredFile.created_at) == last.created_at) & (col(StoredFile.file_id) > last.file_id))
+        )
     if purpose is not None:
         statement = statement.where(col(StoredFile.purpose) == purpose)
-    statement = statement.order_by(col(StoredFile.created_at).desc(), col(StoredFile.file_id)).limit(limit)
-    return list(session.execute(statement).scalars())
+    ordered = statement.order_by(col(StoredFile.created_at).desc(), col(StoredFile.file_id))
+    rows = list(session.execute(ordered.limit(limit + 1)).scalars())
+    return rows[:limit], len(rows) > limit
 
 
 def jobs_using(session: Session, org_id: str, file_id: str, *, unfinished: bool = False) -> list[Job]:

@@ -12,6 +12,7 @@ from sqlmodel import Session, col
 from headrace.clock import now
 from headrace.contracts.job import LEGAL_MOVES, JobStatus
 from headrace.errors import Conflict, NotFound, StaleTimeline
+from headrace.store import runs
 from headrace.store.tables import Job, JobEvent
 
 LEASE_S = 15.0
@@ -46,6 +47,8 @@ def move(session: Session, job_id: str, to: JobStatus, *, timeline: int | None =
     if to.is_terminal:
         values |= {"finished_at": now(), "lease_owner": None, "lease_expires_at": None, "paused_reason": None}
     if _rows(session, update(Job).where(*condition).values(**values)) == 1:
+        if to is not JobStatus.QUEUED:
+            runs.follow(session, job_id, to)
         return
     job = session.get(Job, job_id, populate_existing=True)
     if job is None:
@@ -78,7 +81,17 @@ def claim(session: Session, job_id: str, owner: str) -> int | None:
     )
     if _rows(session, statement) != 1:
         return None
+    runs.follow(session, job_id, JobStatus.RUNNING)
     return session.execute(select(col(Job.timeline)).where(col(Job.job_id) == job_id)).scalar_one()
+
+
+def requeue(session: Session, job_id: str) -> None:
+    """Queue a failed or cancelled job again, as a new run; raises Conflict for any other."""
+    move(
+        session, job_id, JobStatus.QUEUED,
+        error=None, finished_at=None, cancel_requested=False, waiting_reason=None, result={},
+    )  # fmt: skip
+    runs.begin(session, session.get_one(Job, job_id, populate_existing=True))
 
 
 def claimable(session: Session, pool: str, types: tuple[str, ...]) -> list[str]:

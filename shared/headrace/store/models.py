@@ -4,19 +4,23 @@ from __future__ import annotations
 
 import os
 import re
-import tomllib
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 from sqlalchemy import select
 from sqlmodel import Session, col
 
+from headrace.artifacts.templated import with_template
 from headrace.errors import ConfigError
 from headrace.settings import Settings
+from headrace.store.model_table import ModelEntry, read_table
 from headrace.store.tables import Checkpoint, Job
 
 _HUB_ID = re.compile(r"[\w.-]+/[\w.-]+")
+
+
+class UnknownModel(ConfigError):
+    """No model that this caller may use has the name."""
 
 
 @dataclass(frozen=True)
@@ -31,25 +35,48 @@ class ResolvedModel:
     """The base that its training started from; the middle of `ft:<base>:<job>`."""
     is_alias: bool = False
     """The operator's models.toml says what the name stands for."""
+    tool_parser: str | None = None
+    """Of its base in models.toml: how the engine finds tool calls in a reply."""
+    reasoning_parser: str | None = None
+    """Of its base in models.toml: how the engine finds reasoning in a reply."""
+
+    @property
+    def engine_args(self) -> tuple[str, ...]:
+        """What the engine has to be told to serve this model."""
+        parsers = (
+            ("--tool-call-parser", self.tool_parser), ("--reasoning-parser", self.reasoning_parser)
+        )  # fmt: skip
+        return tuple(word for option, name in parsers if name for word in (option, name))
 
 
-def resolve_model(session: Session, org_id: str, name: str, settings: Settings) -> ResolvedModel:
+def resolve_model(
+    session: Session, org_id: str, name: str, settings: Settings, *, allow_experimental: bool = True
+) -> ResolvedModel:
     """Find a model by local folder, alias, model id, checkpoint id or hub id in the local cache.
 
-    Raises ConfigError that says what was looked for and where.
+    Raises ConfigError that says what was looked for and where, or that the model is experimental and
+    the job does not allow it. What was trained from an experimental model is not experimental.
     """
+    table = read_table(settings)
+    entry = table.get(name)
+    if entry is not None:
+        if entry.experimental and not allow_experimental:
+            raise _experimental(name)
+        return _of_entry(settings, org_id, name, entry)
+    found = _find(session, org_id, name, settings)
+    base = table.get(found.base_name)
+    if base is None or not _is_trained(found, settings):
+        return found
+    # Not the chat template: a checkpoint's folder has the one that it was trained with.
+    return replace(found, tool_parser=base.tool_parser, reasoning_parser=base.reasoning_parser)
+
+
+def _find(session: Session, org_id: str, name: str, settings: Settings) -> ResolvedModel:
+    """A model whose name is none of the operator's."""
     if name.startswith("ft:"):
         return _of_model_id(session, org_id, name, settings)
     if name.startswith("checkpoint:"):
         return _of_checkpoint(session, org_id, name, settings)
-    alias = aliases(settings).get(name)
-    if alias is not None:
-        path = _local(settings, org_id, alias) or _cached(alias)
-        if path is None:
-            raise _missing(
-                name, f"{settings.models_toml} maps it to {alias!r}, where there is no config.json"
-            )
-        return ResolvedModel(name, path, name, is_alias=True)
     if (path := _local(settings, org_id, name)) is not None:
         return ResolvedModel(name, path, _base_of_folder(session, org_id, path, settings))
     if (path := _cached(name)) is not None:
@@ -62,25 +89,41 @@ def resolve_model(session: Session, org_id: str, name: str, settings: Settings) 
     )
 
 
-def aliases(settings: Settings) -> dict[str, str]:
-    """The operator's names, from `[models."<name>"] path = "..."` in models.toml."""
-    path = settings.models_toml
-    try:
-        table: Any = tomllib.loads(path.read_text())
-    except FileNotFoundError:
-        return {}
-    except tomllib.TOMLDecodeError as error:
-        raise ConfigError(f"{path} is not valid TOML: {error}") from error
-    entries = table.get("models", {})
-    if not isinstance(entries, dict):
-        raise ConfigError(f'{path}: write one table per model, [models."<name>"] with a key `path`')
-    found = {}
-    for name, entry in entries.items():
-        target = entry.get("path") if isinstance(entry, dict) else None
-        if not isinstance(target, str) or not target:
-            raise ConfigError(f'{path}: [models."{name}"] needs a key `path` (a folder or a hub id)')
-        found[name] = target
-    return found
+def _of_entry(settings: Settings, org_id: str, name: str, entry: ModelEntry) -> ResolvedModel:
+    path = _local(settings, org_id, entry.path) or _cached(entry.path)
+    if path is None:
+        raise _missing(
+            name, f"{settings.models_toml} maps it to {entry.path!r}, where there is no config.json"
+        )
+    if entry.chat_template is not None:
+        try:
+            path = with_template(path, entry.chat_template, settings.home / "model_views")
+        except OSError as error:
+            raise ConfigError(
+                f"model {name!r} cannot be given the chat template {entry.chat_template}: {error}"
+            ) from error
+    return ResolvedModel(
+        name, path, name, is_alias=True,
+        tool_parser=entry.tool_parser, reasoning_parser=entry.reasoning_parser,
+    )  # fmt: skip
+
+
+def _is_trained(found: ResolvedModel, settings: Settings) -> bool:
+    """Whether the folder is a checkpoint, not one that happens to be called like an alias."""
+    return found.path.resolve().is_relative_to(settings.artifacts.resolve())
+
+
+def _experimental(name: str) -> ConfigError:
+    sentence = (
+        f"model {name!r} is experimental on this server; send `allow_experimental: true` "
+        "(`--allow-experimental` on the command line) to use it all the same"
+    )
+    return ConfigError(sentence, problems=[sentence])
+
+
+def aliases(settings: Settings) -> dict[str, ModelEntry]:
+    """The operator's names, from models.toml."""
+    return read_table(settings)
 
 
 def model_id(base_name: str, job_id: str) -> str:
@@ -180,6 +223,6 @@ def _cached(name: str) -> Path | None:
     return snapshot if commit and (snapshot / "config.json").is_file() else None
 
 
-def _missing(name: str, looked: str) -> ConfigError:
+def _missing(name: str, looked: str) -> UnknownModel:
     sentence = f"model {name!r} does not exist: {looked}"
-    return ConfigError(sentence, problems=[sentence])
+    return UnknownModel(sentence, problems=[sentence])

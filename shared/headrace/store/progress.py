@@ -7,11 +7,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
-from sqlalchemy import func, select
+from sqlalchemy import ColumnElement, func, or_, select
 from sqlmodel import Session, col
 
 from headrace.ids import TRAIN
 from headrace.store.tables import Checkpoint, Job, JobEvent, LedgerEntry, Metric, Rollout
+
+FIRST_EVENTS = 200
+"""A submission writes fewer, all before any other process knows the job."""
 
 
 @dataclass(frozen=True)
@@ -26,6 +29,8 @@ class JobFilter:
     created_before: datetime | None = None
     tags: tuple[tuple[str, str], ...] = ()
     data: tuple[tuple[str, str], ...] = ()
+    after: Job | None = None
+    """The last job of the page before."""
 
     def admits(self, job: Job) -> bool:
         """Whether the JSON columns fit; the others are compared in SQL."""
@@ -36,18 +41,38 @@ def _has(table: dict, wanted: Sequence[tuple[str, str]]) -> bool:
     return all(key in table and str(table[key]) == value for key, value in wanted)
 
 
-def list_jobs(session: Session, org_id: str, wanted: JobFilter, limit: int) -> list[Job]:
-    """Newest first."""
+def list_jobs(session: Session, org_id: str, wanted: JobFilter, limit: int) -> tuple[list[Job], bool]:
+    """A page, newest first, and whether there are more."""
+    jobs = _newest_first(session, org_id, wanted, limit + 1)
+    return jobs[:limit], len(jobs) > limit
+
+
+def _within(wanted: JobFilter) -> list[ColumnElement[bool]]:
+    """The conditions on time and on the page."""
+    found: list[ColumnElement[bool]] = []
+    if wanted.created_after is not None:
+        found.append(col(Job.created_at) > wanted.created_after)
+    if wanted.created_before is not None:
+        found.append(col(Job.created_at) < wanted.created_before)
+    if wanted.after is not None:
+        found.append(_is_behind(wanted.after))
+    return found
+
+
+def _is_behind(last: Job) -> ColumnElement[bool]:
+    """Older than `last`, in the order of lists."""
+    is_older = col(Job.created_at) < last.created_at
+    return is_older | ((col(Job.created_at) == last.created_at) & (col(Job.job_id) > last.job_id))
+
+
+def _newest_first(session: Session, org_id: str, wanted: JobFilter, limit: int) -> list[Job]:
     statement = select(Job).where(col(Job.org_id) == org_id)
     for column, value in ((Job.type, wanted.type), (Job.status, wanted.status), (Job.pool, wanted.pool)):
         if value is not None:
             statement = statement.where(col(column) == value)
     if wanted.model is not None:
         statement = statement.where((col(Job.model) == wanted.model) | (col(Job.model_id) == wanted.model))
-    if wanted.created_after is not None:
-        statement = statement.where(col(Job.created_at) > wanted.created_after)
-    if wanted.created_before is not None:
-        statement = statement.where(col(Job.created_at) < wanted.created_before)
+    statement = statement.where(*_within(wanted))
     statement = statement.order_by(col(Job.created_at).desc(), col(Job.job_id))
     if not (wanted.tags or wanted.data):
         return list(session.execute(statement.limit(limit)).scalars())
@@ -67,6 +92,24 @@ def finished_models(session: Session, org_id: str, limit: int, job_type: str | N
         statement = statement.where(col(Job.type) == job_type)
     statement = statement.order_by(col(Job.finished_at).desc(), col(Job.job_id)).limit(limit)
     return list(session.execute(statement).scalars())
+
+
+def config_events(session: Session, job_ids: Sequence[str]) -> dict[str, list[JobEvent]]:
+    """What was said of each job's config when it was made, by job id; jobs without any are left out."""
+    type_ = col(JobEvent.type)
+    statement = (
+        select(JobEvent)
+        .where(
+            col(JobEvent.job_id).in_(job_ids),
+            col(JobEvent.seq) <= FIRST_EVENTS,
+            or_(type_.like("%.config.%"), type_.like("%.model.mapped")),
+        )
+        .order_by(col(JobEvent.job_id), col(JobEvent.seq))
+    )
+    found: dict[str, list[JobEvent]] = {}
+    for event in session.execute(statement).scalars():
+        found.setdefault(event.job_id, []).append(event)
+    return found
 
 
 def events_after(session: Session, job_id: str, since_seq: int, limit: int) -> list[JobEvent]:

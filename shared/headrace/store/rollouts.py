@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from sqlalchemy import func, select
+from sqlalchemy import func, select, tuple_
 from sqlmodel import Session, col
 
+from headrace.contracts.trajectory import Outcome
 from headrace.errors import NotFound
 from headrace.store.tables import Attempt, EventRewardRow, Rollout, Trace
 
@@ -64,3 +65,16 @@ def event_rewards(session: Session, session_id: str) -> list[EventRewardRow]:
 
 def trace(session: Session, session_id: str) -> Trace | None:
     return session.get(Trace, session_id)
+
+
+def failed_attempts(session: Session, job_id: str, after: str | None, limit: int) -> list[Attempt]:
+    """Attempts of a job that were not scored, oldest first, behind the one whose session id is `after`."""
+    statement = select(Attempt).where(col(Attempt.job_id) == job_id, col(Attempt.outcome) != Outcome.SCORED)
+    if after is not None:
+        last = session.get(Attempt, after)
+        if last is None or last.job_id != job_id:
+            raise NotFound(f"after = {after!r} is no attempt of job {job_id}")
+        seen = tuple_(col(Attempt.finished_at), col(Attempt.session_id))
+        statement = statement.where(seen > (last.finished_at, last.session_id))
+    order = (col(Attempt.finished_at), col(Attempt.session_id))
+    return list(session.execute(statement.order_by(*order).limit(limit)).scalars())

@@ -6,6 +6,7 @@ from sqlalchemy import select
 from sqlmodel import Session, col
 
 from headrace.errors import Conflict
+from headrace.store import runs
 from headrace.store.insert import insert_new
 from headrace.store.tables import Job
 
@@ -27,7 +28,9 @@ def find(session: Session, org_id: str, idempotency_key: str | None, body_sha256
 def insert(session: Session, job: Job) -> tuple[Job, bool]:
     """Insert the job, or return the one that came first under its key; True when it is new."""
     if insert_new(session, [job]) == 1:
-        return session.get_one(Job, job.job_id), True
+        stored = session.get_one(Job, job.job_id)
+        runs.begin(session, stored)
+        return stored, True
     earlier = find(session, job.org_id, job.idempotency_key, job.body_sha256)
     assert earlier is not None, "only the idempotency key can be taken"
     return earlier, False

@@ -100,8 +100,22 @@ class Job(SQLModel, table=True):
     __table_args__ = (UniqueConstraint("org_id", "idempotency_key"),)
 
 
+class JobRun(SQLModel, table=True):
+    """One time that a job was queued: at its submission, and at each resume."""
+
+    __tablename__ = "runs"
+    job_id: str = Field(primary_key=True)
+    run_number: int = Field(primary_key=True)
+    """From 1."""
+    org_id: str
+    status: str
+    created_at: datetime = utc_time()
+    started_at: datetime | None = utc_time_or_none()
+    ended_at: datetime | None = utc_time_or_none()
+
+
 class JobEvent(SQLModel, table=True):
-    """`seq` is per job, from 1, without gaps."""
+    """`seq` is per job, from 1, rising; only heartbeats that newer ones supersede leave gaps."""
 
     __tablename__ = "job_events"
     job_id: str = Field(primary_key=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from typing import TYPE_CHECKING, Annotated, Any
 
 from fastapi import Depends, FastAPI, Query, Request
@@ -11,11 +12,14 @@ from fastapi.responses import JSONResponse, Response
 from headrace.errors import HeadraceError
 from headrace.task_app import auth
 from headrace.task_app.episode import EnvironmentFailed
+from headrace.task_app.reach import Reached, Where, reach
 from headrace.task_app.wire import RolloutRequest
 
 if TYPE_CHECKING:
     from headrace.task_app.app import TaskApp
 
+VENDOR_KEYS = ("OPENAI_API_KEY", "GROQ_API_KEY")
+"""Keys of other services that an environment may use; only prefixes are ever told."""
 MAX_SEEDS = 1000
 """Seeds that one `/task_info` request may ask for."""
 
@@ -49,6 +53,8 @@ def build(task_app: TaskApp) -> FastAPI:
     api.add_api_route("/task_info", _task_info, methods=["GET"])
     api.add_api_route("/rollout", _rollout, methods=["POST"])
     api.add_api_route("/done", _done, methods=["POST"])
+    api.add_api_route("/debug/env", _debug_env, methods=["GET"])
+    api.add_api_route("/reach", _reach, methods=["POST"])
     return api
 
 
@@ -104,3 +110,16 @@ async def _rollout(app: Authorized, request: RolloutRequest) -> Response:
 
 async def _done(app: Authorized) -> dict[str, Any]:
     return {"ok": True, "service": app.task_id}
+
+
+async def _debug_env(app: Authorized) -> dict[str, Any]:
+    """Which keys this process has, as prefixes; for finding out why a key is refused."""
+    return {
+        "has_ENVIRONMENT_API_KEY": bool(auth.valid_keys()),
+        **{f"{name}_prefix": auth.shown(os.environ.get(name, ""), 4) or None for name in VENDOR_KEYS},
+    }
+
+
+async def _reach(app: Authorized, where: Where) -> Reached:
+    """Whether this machine reaches a policy, as each episode will have to."""
+    return await reach(where.url)

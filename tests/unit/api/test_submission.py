@@ -65,17 +65,21 @@ def test_every_problem_is_listed() -> None:
 
 
 def test_sections_without_effect_are_named() -> None:
-    submission = rl({"config": CONFIG | {"judge": {"type": "x"}, "compute": {"gpu_type": "H100"}}})
+    submission = rl({"config": CONFIG | {"judge": {"type": "x"}, "compute": {"nodes": 2}}})
     (note,) = submission.notes
-    assert (note.type, note.data) == ("rl.config.not_used", {"keys": ["compute", "judge"]})
+    assert (note.type, note.data) == (
+        "rl.config.not_used",
+        {"keys": list(note.data["why"]), "why": note.data["why"]},
+    )
+    assert set(note.data["why"]) == {"[judge] type", "[compute] nodes"}
 
 
 def test_what_changes_sampling_is_neutralised_for_other_clients() -> None:
     config = CONFIG | {"policy": {"top_p": 0.95, "temperature": 0, "top_k": 0, "max_tokens": 5}}
     submission = rl({"config": config})
     assert rl_config(submission).temperature == 1.0
-    assert submission.notes[0].type == "rl.config.overridden"
-    assert submission.notes[0].data == {"keys": ["[policy] top_p", "[policy] temperature"]}
+    replaced = [note.data["key"] for note in submission.notes if note.type == "rl.config.replaced"]
+    assert sorted(replaced) == ["[policy] temperature", "[policy] top_p"]
     with pytest.raises(ConfigError, match="top_p"):
         rl({"config": config}, strict=True)
 

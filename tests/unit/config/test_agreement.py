@@ -52,7 +52,7 @@ def evaluation(job: dict[str, Any] | None = None, **changes: Any) -> EvalConfig:
         ({"training": {"rollouts": {"seeds": "all"}}}, "[training.rollouts] seeds = 'all': must be a list"),
         ({"training": {"rollouts": {"seeds": {"start": 1}}}}, "missing key [training.rollouts.seeds] count"),
         ({"training": {"rollouts": {"seeds": [2**63]}}}, "[training.rollouts.seeds] 0 = 9223372036854775808"),
-        ({"training": {"rollouts": {"record": {"format": "full"}}}}, "format has no effect; only `trace` acts"),
+        ({"training": {"rollouts": {"record": {"format": "full"}}}}, 'format = "full" is refused: the gateway'),
         ({"training": {"max_turns": 10**9}}, "[training] max_turns = 1000000000"),
         ({"training": {"iterations_per_epoch": 10**12}}, "num_epochs x iterations_per_epoch"),
         ({"evaluation": {"every_n_iters": 5}}, "[evaluation] every_n_iters needs `seeds`"),

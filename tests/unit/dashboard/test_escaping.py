@@ -9,8 +9,13 @@ from typing import Any
 import pytest
 from tests.fakes.api_content import HOSTILE, job, rollout_detail
 
+from headrace_dashboard.chart_sections import SECTIONS
+from headrace_dashboard.charts import resolved
 from headrace_dashboard.render import HERE, environment
+from headrace_dashboard.series import Series
 from headrace_dashboard.views.job import job_view
+from headrace_dashboard.views.job_filters import JobFilters
+from headrace_dashboard.views.rewards import PURPOSES, reward_rows
 from headrace_dashboard.views.trace import turns
 
 
@@ -69,8 +74,11 @@ def test_a_rollout_full_of_markup_is_shown_and_not_run():
 
 def test_a_job_full_of_markup_is_shown_and_not_run():
     view = job_view(
-        job("job_1", status="failed", error=HOSTILE, model=HOSTILE, model_id=HOSTILE, tags={HOSTILE: HOSTILE})
-    )
+        job(
+            "job_1", status="failed", error=HOSTILE, model=HOSTILE, model_id=HOSTILE, tags={HOSTILE: HOSTILE},
+            notes=[{"type": f"rl.{HOSTILE}", "message": HOSTILE, "keys": [HOSTILE]}],
+        )
+    )  # fmt: skip
     html = render(
         "job.html",
         job=view,
@@ -83,7 +91,50 @@ def test_a_job_full_of_markup_is_shown_and_not_run():
         config={"toml": HOSTILE, "resolved": {"a": HOSTILE}, "submitted": HOSTILE},
         report=None,
         cursor="1:1",
+        runs=[
+            {"run_number": 1, "status": HOSTILE, "created_at": HOSTILE, "started_at": None, "ended_at": None}
+        ],
+        clone_key="k",
     )
+    assert_harmless(html)
+
+
+def test_events_named_in_markup_are_shown_and_not_run():
+    series = Series()
+    series.add([{"name": f"events.{HOSTILE}.frequency", "step": 1, "value": 1.0}])
+    sections = resolved(SECTIONS["rl"], series)
+    view = job_view(job("job_1"))
+    html = render(
+        "job.html", job=view, tiles=[], sections=sections, names=set(), events=[], engine=None, checkpoints=[],
+        config={"toml": None, "resolved": {}, "submitted": {}}, report=None, cursor="1:1", runs=[], clone_key="k",
+    )  # fmt: skip
+    assert "script" in html
+    found = Elements(html)
+    assert (found.dangerous, [source for source in found.scripts if not source]) == ([], [])
+    rows = reward_rows(
+        [{"iteration": 1, "n": 2, "reward_mean": 0.0, "return_mean": 0.0, "std": 0.0,
+          "events": {HOSTILE: {"frequency": 1.0, "mean": 1.0}}}]
+    )  # fmt: skip
+    assert_harmless(
+        render(
+            "rewards.html",
+            job=view,
+            rows=rows,
+            purpose="train",
+            purposes=PURPOSES,
+            is_first=True,
+            next_page=None,
+        )
+    )
+
+
+def test_filters_and_notes_of_the_list_are_shown_and_not_run():
+    view = job_view(job("job_1", notes=[{"type": "x", "message": HOSTILE, "keys": []}]))
+    html = render(
+        "jobs.html", jobs=[view], sparks={"job_1": None}, metrics={}, summary="", type_names={}, statuses=(),
+        filters=JobFilters(pool=HOSTILE, tag=((HOSTILE, HOSTILE),), data=((HOSTILE, HOSTILE),)),
+        first_page=JobFilters(model=HOSTILE).link(), next_page=JobFilters(tag=((HOSTILE, HOSTILE),)).link(HOSTILE),
+    )  # fmt: skip
     assert_harmless(html)
 
 

@@ -2,20 +2,30 @@ from __future__ import annotations
 
 import doctest
 import importlib
+from dataclasses import replace
 
 import pytest
+from starlette.datastructures import QueryParams
 from tests.fakes.api_content import job, rollout_detail
 
-from headrace_dashboard.charts import SECTIONS, charts_of
+from headrace.errors import BadRequest
+from headrace_dashboard.chart_sections import SECTIONS, charts_of
+from headrace_dashboard.charts import MAX_LINES
+from headrace_dashboard.series import Series
 from headrace_dashboard.views.format import number
-from headrace_dashboard.views.job import engine_view, job_view, report
+from headrace_dashboard.views.job import checkpoint_views, engine_view, job_view, report
+from headrace_dashboard.views.job_filters import JobFilters
+from headrace_dashboard.views.rewards import MAX_EVENTS, reward_rows
 from headrace_dashboard.views.trace import turns
 
 
 @pytest.mark.parametrize(
     "name",
-    ["access", "live", "series", "settings", "views.format", "views.job", "views.paging", "views.trace"],
-)
+    [
+        "access", "live", "series", "settings", "views.format", "views.job", "views.job_filters",
+        "views.paging", "views.rewards", "views.trace",
+    ],
+)  # fmt: skip
 def test_the_examples_in_the_docstrings_hold(name: str):
     result = doctest.testmod(importlib.import_module(f"headrace_dashboard.{name}"))
     assert (result.failed, result.attempted > 0) == (0, True)
@@ -110,3 +120,69 @@ def test_no_trajectory_is_no_turn():
 def test_chart_keys_are_unique_within_a_kind():
     for kind, sections in SECTIONS.items():
         assert len(charts_of(kind)) == sum(len(section.charts) for section in sections)
+
+
+def test_only_an_ended_job_without_success_can_be_resumed():
+    shown = {status: job_view(job("j", status=status)).is_resumable for status in
+             ("queued", "running", "succeeded", "failed", "cancelled")}  # fmt: skip
+    assert [status for status, can in shown.items() if can] == ["failed", "cancelled"]
+
+
+def test_notes_are_named_by_what_they_say_and_fall_back_to_their_keys():
+    notes = [
+        {"type": "sft.config.replaced", "message": "trainer_mode = lora trains all weights", "keys": []},
+        {"type": "rl.config.not_used", "message": None, "keys": ["a.b", "c"]},
+        {"type": "rl.something.new", "message": "x", "keys": []},
+    ]
+    view = job_view(job("j", notes=notes))
+    assert [(note.label, note.message) for note in view.notes] == [
+        ("Replaced", "trainer_mode = lora trains all weights"), ("Accepted, not used", "a.b, c"), ("Note", "x")
+    ]  # fmt: skip
+    assert view.notes_text == "3 notes on the config"
+    assert job_view(job("j", notes=notes[:1])).notes_text == "1 note on the config"
+
+
+def test_a_checkpoint_shows_the_few_metrics_that_tell_it_apart():
+    metrics = {"reward.mean": 0.5, "events.wood.mean": 1.0, "train.loss": 0.1}
+    [view] = checkpoint_views([{"metrics": metrics, "version": 3}])
+    assert view == {"metrics": {"reward.mean": 0.5, "train.loss": 0.1}, "version": 3}
+
+
+@pytest.mark.parametrize(
+    ("query", "names"),
+    [("type=RL", "type"), ("status=done", "status"), ("tag=a", "tag"), ("tag=:b", "tag"), ("data=a:", "data"),
+     ("tag=a:1&tag=a:2", "tag")],
+)  # fmt: skip
+def test_a_filter_that_no_job_can_meet_is_refused_by_name(query: str, names: str):
+    with pytest.raises(BadRequest, match=f"^{names} "):
+        JobFilters.parse(QueryParams(query))
+
+
+def test_filters_survive_the_way_through_an_address():
+    filters = JobFilters(
+        "rl", "failed", "p q", "ft:a/b:job_1", (("team", "a&b=c"),), (("url", "http://x:1"),)
+    )
+    query = QueryParams(filters.link("job_9").partition("?")[2])
+    assert JobFilters.parse(query) == replace(filters, after="job_9")
+    assert filters.for_api()["data"] == {"url": "http://x:1"}
+    assert not JobFilters.parse(QueryParams("tag=&status=+&data=")).is_any
+
+
+def test_an_open_chart_has_the_most_frequent_events_and_keeps_their_order():
+    series = Series()
+    series.add({"name": f"events.e{n}.frequency", "step": 1, "value": n / 10} for n in range(9))
+    series.add([{"name": "events.e8.mean", "step": 1, "value": 9.0}, {"name": "eval.events.a.frequency", "step": 1,
+                 "value": 1.0}])  # fmt: skip
+    chart = charts_of("rl")["events"].of(series)
+    assert [line.label for line in chart.lines] == ["e3", "e4", "e5", "e6", "e7", "e8"]
+    assert len({line.tone for line in chart.lines}) == MAX_LINES
+    assert charts_of("rl")["eval_events"].of(series).names == ["eval.events.a.frequency"]
+
+
+def test_a_row_of_rewards_shows_the_most_frequent_events_first():
+    events = {f"e{n}": {"frequency": n / 100, "mean": 1.0} for n in range(20)}
+    [row] = reward_rows(
+        [{"iteration": 1, "n": 2, "reward_mean": 0.0, "return_mean": 0.0, "std": 0.0, "events": events}]
+    )
+    assert [event.key for event in row.events] == [f"e{n}" for n in range(19, 19 - MAX_EVENTS, -1)]
+    assert row.n_more_events == 20 - MAX_EVENTS

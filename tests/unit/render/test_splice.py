@@ -30,6 +30,11 @@ NO_SPECIAL = (
     "{% if add_generation_prompt %}assistant: {% endif %}"
 )
 """Ends a turn with ordinary text."""
+KEEPS_ONLY_LAST = (
+    "{% for m in messages %}{% if m.role == 'user' or loop.last %}"
+    "<|im_start|>{{ m.role }}\n{{ m.content }}<|im_end|>\n{% endif %}{% endfor %}"
+    "{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}"
+)
 TEXT_END = (
     "{% for m in messages %}{% if m.role == 'assistant' %}{{ m.content }}{% else %}"
     "<|im_start|>{{ m.content }}<|im_end|>{% endif %}{% endfor %}{% if add_generation_prompt %}{% endif %}"
@@ -219,16 +224,22 @@ def test_tool_calls_are_equal_by_name_and_parsed_arguments(
         assert renderer.decode(prompt.new_ids).count("wall") == 1
 
 
-def test_a_template_that_rewrites_earlier_turns_starts_a_new_sequence(tmp_path: Path):
+@pytest.mark.parametrize("reasoning", [{"reasoning": "hm"}, {}], ids=["echoed", "dropped"])
+def test_a_template_that_strips_earlier_reasoning_does_not_split_an_exact_history(
+    tmp_path: Path, reasoning: dict[str, str]
+):
     renderer = renderer_of(tmp_path, STRIPS_REASONING)
     call, _ = ask(renderer, [user("hi")], "<think>hm</think>yes", reply=assistant("yes", reasoning="hm"))
-    kept = [user("hi"), assistant("yes", reasoning="hm"), user("b")]
-    assert next_prompt(renderer, [call], kept, None).split is Split.TEMPLATE_NOT_PREFIX
-    # An agent that drops the reasoning sends text that renders alike with and without what follows.
-    dropped = [user("hi"), assistant("yes"), user("b")]
-    prompt = next_prompt(renderer, [call], dropped, None)
+    prompt = next_prompt(renderer, [call], [user("hi"), assistant("yes", **reasoning), user("b")], None)
     assert prompt.parent == 0
     assert "<think>hm</think>yes<|im_end|>\n<|im_start|>user\nb" in renderer.decode(prompt.token_ids)
+
+
+def test_a_template_that_leaves_earlier_replies_out_starts_a_new_sequence(tmp_path: Path):
+    renderer = renderer_of(tmp_path, KEEPS_ONLY_LAST)
+    call, _ = ask(renderer, [user("hi")], "yes")
+    prompt = next_prompt(renderer, [call], [user("hi"), assistant("yes"), user("b")], None)
+    assert prompt.split is Split.TEMPLATE_NOT_PREFIX
 
 
 def test_template_history_continues_only_where_its_own_tokens_do(tmp_path: Path):

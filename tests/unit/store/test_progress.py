@@ -58,7 +58,7 @@ def test_jobs_are_filtered_by_tag_and_data(store: Store) -> None:
                 )
             )  # fmt: skip
     with store.read() as session:
-        by_tag = list_jobs(session, "local", JobFilter(tags=(("team", "b"),)), 10)
-        by_data = list_jobs(session, "local", JobFilter(data=(("level", "2"),)), 10)
+        by_tag, _ = list_jobs(session, "local", JobFilter(tags=(("team", "b"),)), 10)
+        by_data, _ = list_jobs(session, "local", JobFilter(data=(("level", "2"),)), 10)
     assert [job.job_id for job in by_tag] == ["j1"]
     assert [job.job_id for job in by_data] == ["j2"]

@@ -310,11 +310,30 @@ def test_the_weights_of_all_tokens_sum_to_one(rows: list[tuple[str, int]], norma
 # losses by name and by import path
 
 
-@pytest.mark.parametrize("name", ["ppo_clip", "gspo", "cispo", "sapo", "dppo"])
-def test_every_named_loss_is_selected_with_its_options(name: str) -> None:
-    normalization = "sequence" if name == "gspo" else "token"
-    chosen = loss_function(Training(loss=name, normalization=normalization))
-    assert chosen.func.__name__ == name  # type: ignore[attr-defined]
+@pytest.mark.parametrize(
+    ("name", "options", "reached"),
+    [
+        (
+            "ppo_clip",
+            {"clip_low": 0.1, "clip_high": 0.3, "dual_clip": 3.0, "ratio_cap": 4.0},
+            {"clip_low": 0.1, "clip_high": 0.3, "dual_clip": 3.0, "ratio_cap": 4.0},
+        ),
+        ("gspo", {"normalization": "sequence", "clip_low": 0.1}, {"clip_low": 0.1, "clip_high": 4e-4}),
+        ("cispo", {"ratio_cap": 3.0}, {"ratio_cap": 3.0}),
+        ("cispo", {}, {"ratio_cap": 5.0}),
+        (
+            "sapo",
+            {"sapo_temperature_positive": 2.0, "sapo_temperature_negative": 3.0},
+            {"temperature_positive": 2.0, "temperature_negative": 3.0},
+        ),
+        ("dppo", {"dppo_max_shift": 0.1, "dppo_pull": 0.01}, {"max_shift": 0.1, "pull": 0.01}),
+    ],
+)
+def test_every_option_of_a_loss_reaches_it(
+    name: str, options: dict[str, Any], reached: dict[str, float]
+) -> None:
+    chosen: Any = loss_function(Training(loss=name, **options))
+    assert (chosen.func.__name__, chosen.keywords) == (name, reached)
 
 
 def test_gspo_has_bounds_of_its_own_unless_they_are_given() -> None:

@@ -13,7 +13,8 @@ from headrace.store import files as stored
 from headrace.store.tables import StoredFile
 from headrace_api.deps import BackendsDep, CallerDep
 from headrace_api.files import service
-from headrace_api.jobs.views import JobList, JobView
+from headrace_api.jobs import shown
+from headrace_api.jobs.views import JobList
 
 router = APIRouter(tags=["files"])
 
@@ -38,6 +39,7 @@ class FileList(BaseModel):
     files: list[FileView]
     data: list[FileView]
     """The same list; clients look under either name."""
+    has_more: bool
 
 
 class Deleted(BaseModel):
@@ -64,10 +66,13 @@ def list_files(
     caller: CallerDep,
     purpose: str | None = None,
     limit: Annotated[int, Query(ge=1, le=1000)] = 100,
+    after: str | None = None,
 ) -> FileList:
+    """Newest first; `after` is the id of the last file seen."""
     with backends.store.read() as session:
-        views = [FileView.of(row) for row in stored.list_files(session, caller.org_id, purpose, limit)]
-    return FileList(files=views, data=views)
+        rows, has_more = stored.list_files(session, caller.org_id, purpose, limit, after)
+    views = [FileView.of(row) for row in rows]
+    return FileList(files=views, data=views, has_more=has_more)
 
 
 @router.get("/files/{file_id}")
@@ -88,7 +93,7 @@ def get_jobs(file_id: str, backends: BackendsDep, caller: CallerDep) -> JobList:
     with backends.store.read() as session:
         stored.get_file(session, caller.org_id, file_id)
         jobs = stored.jobs_using(session, caller.org_id, file_id)
-    return JobList(jobs=[JobView.of(job) for job in jobs])
+        return JobList(jobs=shown.views(session, jobs), has_more=False)
 
 
 @router.delete("/files/{file_id}")

@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from datetime import datetime
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Body, Header, Query, Request, Response
 
-from headrace.contracts.job import JobType
+from headrace.contracts.job import JobStatus, JobType
 from headrace.errors import BadRequest
 from headrace.store import progress
+from headrace.store import runs as stored_runs
 from headrace.store.jobs import get_job
 from headrace.store.progress import JobFilter
 from headrace_api.deps import BackendsDep, CallerDep
-from headrace_api.jobs import service
+from headrace_api.jobs import again, service, shown
 from headrace_api.jobs.views import (
     CheckpointList,
     CheckpointView,
@@ -70,7 +71,7 @@ def _create(
 ) -> JobView:  # fmt: skip
     job, is_new = service.submit(backends, caller.org_id, job_type, payload, idempotency_key)
     response.status_code = 201 if is_new else 200
-    return JobView.of(job)
+    return shown.view(backends, job)
 
 
 @router.get("/rl/jobs")
@@ -100,12 +101,17 @@ def _list(
 ) -> JobList:
     wanted = _filter(request, job_type)
     with backends.store.read() as session:
-        jobs = progress.list_jobs(session, caller.org_id, wanted, limit)
-        return JobList(jobs=[JobView.of(job) for job in jobs])
+        after = request.query_params.get("after")
+        last = get_job(session, caller.org_id, after) if after else None
+        jobs, has_more = progress.list_jobs(session, caller.org_id, replace(wanted, after=last), limit)
+        return JobList(jobs=shown.views(session, jobs), has_more=has_more)
 
 
 def _filter(request: Request, job_type: JobType | None) -> JobFilter:
     query = request.query_params
+    for name, known in (("type", JobType), ("status", JobStatus)):
+        if name in query and query[name] not in set(known):
+            raise BadRequest(f"{name} = {query[name]!r} is none of {', '.join(known)}")
     tags = [tuple(text.split(":", 1)) for text in query.getlist("tag")]
     if any(len(tag) != 2 for tag in tags):
         raise BadRequest("tag must be written as tag=<key>:<value>")
@@ -134,13 +140,29 @@ def _time(text: str | None, name: str) -> datetime | None:
 @reads.get("/{job_id}")
 def get(job_id: str, backends: BackendsDep, caller: CallerDep) -> JobView:
     with backends.store.read() as session:
-        return JobView.of(get_job(session, caller.org_id, job_id))
+        return shown.views(session, [get_job(session, caller.org_id, job_id)])[0]
 
 
 @reads.post("/{job_id}/cancel")
 def cancel(job_id: str, backends: BackendsDep, caller: CallerDep) -> JobView:
     """A queued job is cancelled at once; a running one by its owner, soon."""
-    return JobView.of(service.cancel(backends, caller.org_id, job_id))
+    return shown.view(backends, service.cancel(backends, caller.org_id, job_id))
+
+
+@reads.post("/{job_id}/resume")
+def resume(job_id: str, backends: BackendsDep, caller: CallerDep) -> JobView:
+    """A failed or cancelled job is queued again and goes on from its newest whole checkpoint."""
+    return shown.view(backends, again.resume(backends, caller.org_id, job_id))
+
+
+@reads.post("/{job_id}/clone", status_code=201)
+def clone(
+    job_id: str, body: again.CloneRequest, backends: BackendsDep, caller: CallerDep, response: Response
+) -> JobView:
+    """A new job with the same config, with keys of it changed, or with another one."""
+    job, is_new = again.clone(backends, caller.org_id, job_id, body)
+    response.status_code = 201 if is_new else 200
+    return shown.view(backends, job)
 
 
 @reads.post("/{job_id}/start")
@@ -174,12 +196,10 @@ def timeline(job_id: str, backends: BackendsDep, caller: CallerDep, limit: Limit
 
 @reads.get("/{job_id}/runs")
 def runs(job_id: str, backends: BackendsDep, caller: CallerDep) -> RunList:
-    job = get(job_id, backends, caller)
-    run = Run(
-        run_number=1, engine="headrace", status=job.status,
-        created_at=job.created_at, started_at=job.started_at, ended_at=job.finished_at,
-    )  # fmt: skip
-    return RunList(runs=[run])
+    """One row each time the job was queued, oldest first."""
+    with backends.store.read() as session:
+        get_job(session, caller.org_id, job_id)
+        return RunList(runs=[Run.of(row) for row in stored_runs.of_job(session, job_id)])
 
 
 @reads.get("/{job_id}/checkpoints")

@@ -51,7 +51,7 @@ def submit(
         if is_new:
             _write_first_events(session, stored, submission, model)
     if is_new:
-        _wake(backends, stored)
+        wake(backends, stored)
     return stored, is_new
 
 
@@ -63,7 +63,10 @@ def _plan(
     pool_name, pool = find_pool(config.backend.compute_pool)
     topology, _ = find_topology(pool, config.backend.topology_id)
     _check_limits(config, pool_name, pool)
-    model = resolve_model(session, org_id, submission.model, backends.settings)
+    model = resolve_model(
+        session, org_id, submission.model, backends.settings,
+        allow_experimental=submission.allow_experimental,
+    )  # fmt: skip
     job = Job(
         job_id=new_id("job"),
         org_id=org_id,
@@ -158,7 +161,7 @@ def _write_first_events(session: Session, job: Job, submission: Submission, mode
         add_event(session, job.org_id, job.job_id, note.type, note.message, level=note.level, **note.data)
 
 
-def _wake(backends: Backends, job: Job) -> None:
+def wake(backends: Backends, job: Job) -> None:
     """Tell the pool's trainers. SQL is the truth and they look there too, so this may fail."""
     try:
         backends.redis.lpush(names.job_wakeup(job.pool, job.type), job.job_id)

@@ -2,12 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from datetime import datetime
 from typing import Any, Self
 
 from pydantic import BaseModel
 
-from headrace.store.tables import Checkpoint, Job, LedgerEntry
+from headrace.store.tables import Checkpoint, Job, JobEvent, JobRun, LedgerEntry
+
+
+class NoteView(BaseModel):
+    """What is to be known of a job's config: replaced, unknown and unused keys."""
+
+    type: str
+    message: str
+    keys: list[str]
 
 
 class JobView(BaseModel):
@@ -37,9 +46,10 @@ class JobView(BaseModel):
     updated_at: datetime
     started_at: datetime | None
     finished_at: datetime | None
+    notes: list[NoteView]
 
     @classmethod
-    def of(cls, job: Job) -> Self:
+    def of(cls, job: Job, notes: Iterable[JobEvent]) -> Self:
         same = {name: getattr(job, name) for name in cls.model_fields if name in Job.model_fields}
         return cls(
             **same,
@@ -48,11 +58,15 @@ class JobView(BaseModel):
             fine_tuned_model=job.model_id,
             linked_job_id=job.job_id,
             metadata=job.job_metadata,
+            notes=[
+                NoteView(type=one.type, message=one.message, keys=one.data.get("keys", [])) for one in notes
+            ],
         )
 
 
 class JobList(BaseModel):
     jobs: list[JobView]
+    has_more: bool
 
 
 class JobStatusView(BaseModel):
@@ -89,6 +103,10 @@ class Run(BaseModel):
     created_at: datetime
     started_at: datetime | None
     ended_at: datetime | None
+
+    @classmethod
+    def of(cls, row: JobRun) -> Self:
+        return cls(engine="headrace", **row.model_dump(exclude={"org_id", "job_id"}))
 
 
 class RunList(BaseModel):

@@ -26,6 +26,14 @@ class ModelView(BaseModel):
     created_at: datetime | None
     job_id: str | None
     status: str
+    path: str | None = None
+    """Of an alias: what models.toml says it stands for; the other facts are from there, too."""
+    tool_parser: str | None = None
+    reasoning_parser: str | None = None
+    has_chat_template: bool = False
+    """Of an alias: it has a chat template in place of the folder's own."""
+    experimental: bool = False
+    """Of an alias: a job has to allow it."""
 
     @classmethod
     def of(cls, job: Job) -> Self:
@@ -48,8 +56,19 @@ def list_models(backends: BackendsDep, caller: CallerDep, limit: Limit = 100) ->
     """Model ids that jobs ended with, newest first, then the operator's aliases."""
     views = _trained(backends, caller, limit, None)
     views += [
-        ModelView(id=name, base_model=name, created_at=None, job_id=None, status="base")
-        for name in resolving.aliases(backends.settings)
+        ModelView(
+            id=name,
+            base_model=name,
+            created_at=None,
+            job_id=None,
+            status="base",
+            path=entry.path,
+            tool_parser=entry.tool_parser,
+            reasoning_parser=entry.reasoning_parser,
+            has_chat_template=entry.chat_template is not None,
+            experimental=entry.experimental,
+        )
+        for name, entry in resolving.aliases(backends.settings).items()
     ]
     return ModelList(models=views, data=views)
 

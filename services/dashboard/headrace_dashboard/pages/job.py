@@ -1,21 +1,23 @@
-"""One job: its page, its series, its live stream, and the button that cancels it."""
+"""One job: its page, its series and its live stream."""
 
 from __future__ import annotations
 
+import secrets
 from typing import Any
 
 from fastapi import APIRouter
 from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
-from starlette.responses import JSONResponse, RedirectResponse, Response, StreamingResponse
+from starlette.responses import JSONResponse, Response, StreamingResponse
 
 from headrace_dashboard.access import key_of
 from headrace_dashboard.api import client_of
-from headrace_dashboard.charts import SECTIONS, TILES, charts_of
+from headrace_dashboard.chart_sections import SECTIONS, TILES, charts_of
+from headrace_dashboard.charts import resolved
 from headrace_dashboard.feed import Feed
 from headrace_dashboard.live import Cursor, Watch, loaded, stream
 from headrace_dashboard.render import page
-from headrace_dashboard.views.job import engine_view, job_view, report
+from headrace_dashboard.views.job import checkpoint_views, engine_view, job_view, report
 
 router = APIRouter()
 
@@ -29,7 +31,9 @@ async def job(request: Request, job_id: str) -> Response:
     api = client_of(request)
     feed = await loaded(_watch(request, job_id))
     kind = feed.job.get("type") or "rl"
-    checkpoints, config = await run_in_threadpool(lambda: (api.checkpoints(job_id), api.job_config(job_id)))
+    checkpoints, config, runs = await run_in_threadpool(
+        lambda: (api.checkpoints(job_id), api.job_config(job_id), api.runs(job_id))
+    )
     tiles = [
         (tile, feed.series.last(tile.name), feed.series.first(tile.name)) for tile in TILES.get(kind, ())
     ]
@@ -40,12 +44,14 @@ async def job(request: Request, job_id: str) -> Response:
         job=job_view(feed.job),
         raw=feed.job,
         tiles=tiles,
-        sections=SECTIONS.get(kind, ()),
+        sections=resolved(SECTIONS.get(kind, ()), feed.series),
         names=feed.series.names(),
         events=events[::-1][:_EVENTS_SHOWN],
         engine=engine_view(events),
-        checkpoints=checkpoints,
+        checkpoints=checkpoint_views(checkpoints),
         config=config,
+        runs=runs,
+        clone_key=secrets.token_hex(16),
         report=report("Result", feed.job.get("result") or {}),
         cursor=str(_cursor(feed)),
     )
@@ -77,12 +83,6 @@ async def live(request: Request, job_id: str, cursor: str = "") -> Response:
     )
 
 
-@router.post("/jobs/{job_id}/cancel")
-def cancel(request: Request, job_id: str) -> Response:
-    client_of(request).cancel_job(job_id)
-    return RedirectResponse(f"/jobs/{job_id}", status_code=303)
-
-
 def _watch(request: Request, job_id: str) -> Watch:
     return request.app.state.hub.watch(key_of(request), job_id)
 
@@ -96,6 +96,7 @@ def _tables(feed: Feed, wanted: list[str], first: int | None, last: int | None) 
     cursor = _cursor(feed)
     tables = {}
     for key in wanted:
-        steps, columns = feed.series.table(charts[key].names, N_BUCKETS, first, last)
-        tables[key] = [steps, *columns]
+        shown = charts[key].of(feed.series)
+        steps, columns = feed.series.table(shown.names, N_BUCKETS, first, last)
+        tables[key] = {"lines": shown.for_browser()["lines"], "table": [steps, *columns]}
     return {"cursor": str(cursor), "charts": tables}

@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from fastapi import APIRouter
 from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 
+from headrace.contracts.job import JobStatus
 from headrace_dashboard.api import client_of
 from headrace_dashboard.render import page
 from headrace_dashboard.sparks import METRIC
 from headrace_dashboard.views.job import TYPE_NAMES, job_view, summary
+from headrace_dashboard.views.job_filters import JobFilters
 
 router = APIRouter()
 
-_LIMIT = 200
-STATUSES = ("queued", "running", "succeeded", "failed", "cancelled")
+PAGE = 50
 
 
 @router.get("/")
@@ -25,21 +24,12 @@ def front() -> Response:
 
 
 @router.get("/jobs")
-def jobs(
-    request: Request, type: str = "", status: str = "", pool: str = "", model: str = "", tag: str = ""
-) -> Response:
-    """Newest first; each filter is a query key, a tag is `name:value`."""
-    api = client_of(request)
-    name, _, value = tag.partition(":")
-    rows: list[dict[str, Any]] = api.list_jobs(
-        type=type or None,
-        status=status or None,
-        pool=pool or None,
-        model=model or None,
-        tags={name.strip(): value.strip()} if value else None,
-        limit=_LIMIT,
-    )
-    filters = {"type": type, "status": status, "pool": pool, "model": model, "tag": tag}
+def jobs(request: Request) -> Response:
+    """Newest first, in pages; each filter is a query key, `tag` and `data` are `name:value`."""
+    api, filters = client_of(request), JobFilters.parse(request.query_params)
+    found = api.jobs_page(**filters.for_api(), limit=PAGE)
+    rows = found["jobs"]
+    has_more = found.get("has_more", False) and bool(rows)
     return page(
         request,
         "jobs.html",
@@ -48,8 +38,8 @@ def jobs(
         metrics=METRIC,
         filters=filters,
         summary=summary(rows),
-        is_filtered=any(filters.values()),
         type_names=TYPE_NAMES,
-        statuses=STATUSES,
-        limit=_LIMIT,
+        statuses=tuple(JobStatus),
+        first_page=filters.link() if filters.after else None,
+        next_page=filters.link(rows[-1]["job_id"]) if has_more else None,
     )

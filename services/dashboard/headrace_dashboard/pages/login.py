@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-from urllib.parse import parse_qs
-
 from fastapi import APIRouter
 from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 
-from headrace.errors import BadRequest, Unauthorized
+from headrace.errors import Unauthorized
 from headrace_dashboard.access import COOKIE, local_path
+from headrace_dashboard.forms import form_fields
 from headrace_dashboard.render import page
 
 router = APIRouter()
 
-_MAX_BODY = 4096
 _KEEP_S = 14 * 24 * 3600
 
 
@@ -29,7 +27,7 @@ def form(request: Request, to: str = "/") -> Response:
 @router.post("/login")
 async def log_in(request: Request) -> Response:
     """Keep the key in a cookie that scripts cannot read, once the API knows it."""
-    fields = await _fields(request)
+    fields = await form_fields(request)
     key, to = fields.get("key", "").strip(), local_path(fields.get("to", "/"))
     if not key or not key.isascii() or not key.isprintable():
         return page(request, "login.html", status=401, to=to, problem="Give an API key.")
@@ -48,12 +46,3 @@ def log_out() -> Response:
     response = RedirectResponse("/login", status_code=303)
     response.delete_cookie(COOKIE)
     return response
-
-
-async def _fields(request: Request) -> dict[str, str]:
-    body = b""
-    async for chunk in request.stream():
-        body += chunk
-        if len(body) > _MAX_BODY:
-            raise BadRequest("the login form is larger than 4096 bytes")
-    return {name: values[0] for name, values in parse_qs(body.decode("utf-8", "replace")).items()}

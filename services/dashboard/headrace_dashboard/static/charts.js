@@ -36,19 +36,33 @@ class JobChart {
   constructor(figure, onZoom) {
     this.figure = figure;
     this.spec = JSON.parse(figure.dataset.chart);
-    this.lines = this.spec.lines;
-    this.isStack = this.lines.some((line) => line.role === "stack");
     this.isPercent = this.spec.unit === "%";
     this.plot = figure.querySelector(".plot");
     this.keys = figure.querySelector(".keys");
-    this.table = [[], ...this.lines.map(() => [])];
     this.onZoom = onZoom;
     this.isZoomed = false;
     this.u = null;
+    this.setLines(this.spec.lines);
+  }
+
+  setLines(lines) {
+    this.lines = lines;
+    this.isStack = lines.some((line) => line.role === "stack");
+    this.table = [[], ...lines.map(() => [])];
+    this.u?.destroy();
+    this.u = null;
     this.makeKeys();
+    this.onLines?.();
+  }
+
+  // Whether a metric belongs here whose name the job chose.
+  takes(name) {
+    const { prefix, suffix } = this.spec;
+    return prefix !== "" && name.startsWith(prefix) && name.endsWith(suffix);
   }
 
   makeKeys() {
+    this.keys.replaceChildren();
     this.values = this.lines.map((line) => {
       const key = document.createElement("span");
       key.className = "key";
@@ -62,7 +76,9 @@ class JobChart {
     });
   }
 
-  setTable(table) {
+  // The lines of a chart of open names come with each table, since the most frequent ones change.
+  setTable({ lines, table }) {
+    if (lines.map((line) => line.name).join() !== this.lines.map((line) => line.name).join()) this.setLines(lines);
     this.table = table;
     this.draw();
   }
@@ -195,8 +211,8 @@ class JobChart {
     const last = Math.ceil(u.posToVal(u.select.left + u.select.width, "x"));
     u.setSelect({ left: 0, width: 0, top: 0, height: 0 }, false);
     this.isZoomed = true;
-    this.table = await this.onZoom(this.spec.key, first, last);
-    u.setData(this.drawn(), true);
+    this.setTable(await this.onZoom(this.spec.key, first, last));
+    this.u.setData(this.drawn(), true);
   }
 
   async unzoom() {

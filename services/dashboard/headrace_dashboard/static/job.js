@@ -19,11 +19,25 @@ async function zoomed(chart, first, last) {
 
 const charts = [...document.querySelectorAll("[data-chart]")].map((figure) => new JobChart(figure, zoomed));
 const places = new Map();
-for (const chart of charts) {
-  chart.lines.forEach((line, column) => {
-    if (!places.has(line.name)) places.set(line.name, []);
-    places.get(line.name).push([chart, column]);
-  });
+const askedFor = new Set(); // names of no place, for which the tables were loaded once more
+
+function findPlaces() {
+  places.clear();
+  for (const chart of charts) {
+    chart.lines.forEach((line, column) => {
+      if (!places.has(line.name)) places.set(line.name, []);
+      places.get(line.name).push([chart, column]);
+    });
+  }
+}
+
+findPlaces();
+for (const chart of charts) chart.onLines = findPlaces;
+
+function isNewLine(name) {
+  if (places.has(name) || askedFor.has(name) || !charts.some((chart) => chart.takes(name))) return false;
+  askedFor.add(name);
+  return true;
 }
 
 async function loadTables() {
@@ -34,7 +48,9 @@ async function loadTables() {
 
 function putPoints(points) {
   const touched = new Set();
+  let hasNewLine = false;
   for (const [name, step, value] of points) {
+    hasNewLine = isNewLine(name) || hasNewLine;
     for (const [chart, column] of places.get(name) ?? []) {
       if (chart.isZoomed) continue;
       chart.put(column, step, value);
@@ -43,7 +59,7 @@ function putPoints(points) {
   }
   for (const chart of touched) chart.draw();
   if (points.length) document.getElementById("no-points").hidden = true;
-  return [...touched].some((chart) => chart.table[0].length > MAX_POINTS);
+  return hasNewLine || [...touched].some((chart) => chart.table[0].length > MAX_POINTS);
 }
 
 function putTiles(last) {

@@ -15,7 +15,35 @@ Json = dict[str, Any]
 TYPE_NAMES = {"rl": "RL", "sft": "SFT", "eval": "Evaluation"}
 UNITS = {"rl": "iterations", "sft": "steps", "eval": "rollouts"}
 TERMINAL = {"succeeded", "failed", "cancelled"}
+RESUMABLE = {"failed", "cancelled"}
+NOTE_LABELS = {
+    "config.ignored": "Ignored",
+    "config.not_used": "Accepted, not used",
+    "config.overridden": "Overridden",
+    "config.replaced": "Replaced",
+    "config.low_temperature": "Low temperature",
+    "config.seeds_overlap": "Seeds overlap",
+    "model.mapped": "Model mapped",
+}
+"""By event type behind the job's kind (`rl.config.replaced`)."""
+CHECKPOINT_METRICS = (
+    "reward.mean",
+    "success.rate",
+    "eval.reward_mean",
+    "eval.success",
+    "train.loss",
+    "val.loss",
+)
 _ENGINE_EVENTS = {"rl.policy.starting": "starting", "rl.policy.ready": "ready", "rl.policy.failed": "failed"}
+
+
+@dataclass(frozen=True)
+class NoteView:
+    """A decision about the config that the job's owner should know of."""
+
+    type: str
+    label: str
+    message: str
 
 
 @dataclass(frozen=True)
@@ -43,6 +71,13 @@ class JobView:
     linked_job_id: str | None
     is_terminal: bool
     is_cancellable: bool
+    is_resumable: bool
+    notes: tuple[NoteView, ...] = ()
+    """What of the config had no effect or was replaced, and where a model's name was mapped."""
+
+    @property
+    def notes_text(self) -> str:
+        return f"{len(self.notes)} note{'' if len(self.notes) == 1 else 's'} on the config"
 
     @property
     def progress_text(self) -> str:
@@ -77,7 +112,23 @@ def job_view(job: Json) -> JobView:
         linked_job_id=job.get("linked_job_id"),
         is_terminal=is_terminal,
         is_cancellable=not is_terminal and not job.get("cancel_requested"),
+        is_resumable=status in RESUMABLE,
+        notes=tuple(_note(note) for note in job.get("notes") or ()),
     )
+
+
+def _note(note: Json) -> NoteView:
+    kind = str(note.get("type") or "")
+    label = NOTE_LABELS.get(kind.partition(".")[2], "Note")
+    return NoteView(kind, label, str(note.get("message") or ", ".join(map(str, note.get("keys") or ()))))
+
+
+def checkpoint_views(checkpoints: Iterable[Json]) -> list[Json]:
+    """Checkpoints with the few metrics that tell one from another."""
+    return [
+        {**one, "metrics": {n: v for n, v in (one.get("metrics") or {}).items() if n in CHECKPOINT_METRICS}}
+        for one in checkpoints
+    ]
 
 
 def summary(jobs: Sequence[Json]) -> str:

@@ -1,0 +1,1 @@
+"""Answering chat completions with the organisation's own models."""
